@@ -52,7 +52,7 @@ from keras_attention.backend.loops import leaves, scan, tree_map, unflatten_as
 from keras_attention.backend.operations import ops
 from keras_attention.ops.matmul import kernel_gradient, multiply, stored_transposed, sum_of_rows
 
-__all__ = ["MAX_VECTORIZED", "AutomaticOp", "Calls", "Op", "ProductOp", "Step", "recur"]
+__all__ = ["MAX_VECTORIZED", "AutomaticOp", "Op", "ProductOp", "Step", "recur"]
 
 # Largest (parameters x steps) that one vectorized gradient may cover: 2**27 float32 values, 512
 # MiB. A decoder of `benchmarks/gpu_programs.py` then needs one group for its 50 steps.
@@ -118,21 +118,17 @@ class ProductOp(Op):
         super().__init__(leaves([kernels, bias]), input_projections)
         self.count = len(kernels)
 
-    def forward(self, params: list[Tensor], *args: Nested) -> tuple[Nested, Nested]:
+    def forward(self, params, *args):
         products = map(multiply, args, params[: self.count])
         return [functools.reduce(ops.add, [*products, *params[self.count :]])], []
 
-    def prepare(self, params: list[Tensor]) -> list[Tensor]:
+    def prepare(self, params):
         return [*map(stored_transposed, params[: self.count])]
 
-    def backward(
-        self, prepared: list[Tensor], residuals: Nested, grad_output: Nested, *args: Nested
-    ) -> list[Tensor]:
+    def backward(self, prepared, residuals, grad_output, *args):
         return [multiply(grad_output[0], kernel) for kernel in prepared]
 
-    def grad_params(
-        self, params: list[Tensor], residuals: Nested, grad_output: Nested, *args: Nested
-    ) -> list[Tensor]:
+    def grad_params(self, params, residuals, grad_output, *args):
         kernels = [kernel_gradient(x, grad_output[0]) for x in args]
         return kernels + [sum_of_rows(grad_output[0])] * (len(params) - self.count)
 
@@ -149,15 +145,11 @@ class AutomaticOp(Op):
         super().__init__(params)
         self.sums_in_loop = not Place.of(*params).vectorizes
 
-    def forward(
-        self, params: list[Tensor], *args: Nested, residuals: Nested = None
-    ) -> tuple[Nested, Nested]:
-        """Computes `(results, residuals)` of one step. `residuals`: of the forward pass, or None."""
+    def forward(self, params, *args, residuals=None):
+        """Computes `(results, residuals)`. `residuals`: those of the forward pass, or None."""
         raise NotImplementedError
 
-    def backward(
-        self, prepared: list[Tensor], residuals: Nested, grad_output: Nested, *args: Nested
-    ) -> list[Tensor]:
+    def backward(self, prepared, residuals, grad_output, *args):
         def run(floats, params):
             rest = iter(floats)
             now = tree_map(lambda x: next(rest) if is_floating(x) else x, args)
@@ -166,9 +158,7 @@ class AutomaticOp(Op):
         inputs = _floats(args), list(prepared) if self.sums_in_loop else []
         return leaves(vector_jacobian(run, inputs, grad_output)[0])
 
-    def grad_params(
-        self, params: list[Tensor], residuals: Nested, grad_output: Nested, *args: Nested
-    ) -> list[Tensor]:
+    def grad_params(self, params, residuals, grad_output, *args):
         def run(params, residuals, *args):
             return self.forward(params, *args, residuals=residuals)[0]
 
@@ -176,35 +166,24 @@ class AutomaticOp(Op):
         return weight_gradients(run, params, grad_output, size, residuals, *args)
 
 
-class Calls:
+class _Calls:
     """Calls the ops of one step by their names, and records what their gradients need.
 
     Args:
         named_ops: the ops, by name.
         params: the parameters of each op, by name, in place of its own.
         input_projections: the slices of this step, by name.
-
-    Attributes:
-        arguments, results, residuals: of each op, by name.
     """
 
-    def __init__(
-        self,
-        named_ops: dict[str, Any],
-        params: dict[str, list[Tensor]] | None = None,
-        input_projections: dict[str, list[Tensor]] | None = None,
-    ) -> None:
-        self.named_ops, self.params = named_ops, params
-        self.input_projections = input_projections or {}
+    def __init__(self, named_ops, params, input_projections):
+        self.named_ops, self.params, self.projections = named_ops, params, input_projections
         self.arguments, self.results, self.residuals = {}, {}, {}
 
-    def __call__(self, name: str, *args: Nested) -> Any:
+    def __call__(self, name, *args):
         if name in self.results:
             raise ValueError(f"A step called the op {name!r} twice; give it two ops.")
-        op = self.named_ops[name]
-        params = op.params if self.params is None else self.params[name]
-        results, self.residuals[name] = op.forward(params, *args)
-        slices = self.input_projections.get(name)
+        results, self.residuals[name] = self.named_ops[name].forward(self.params[name], *args)
+        slices = self.projections[name]
         if slices:
             results = [*map(ops.add, results, slices), *results[len(slices) :]]
         self.arguments[name], self.results[name] = args, results
@@ -248,7 +227,7 @@ def recur(
     projections = {name: op.input_projections for name, op in named_ops.items()}
     recurrence = _Recurrence(step, named_ops)
     if keras.backend.backend() == "torch":  # autograd differentiates the steps of a loop itself
-        body = functools.partial(recurrence.plain_step, constants)
+        body = functools.partial(recurrence.plain_step, params, constants)
         return scan(body, carry, (projections, inputs), unroll=unroll)
     forward_loop, backward, compiling = scan, recurrence.backward, Compiling.here()
     recurrence.options = {"unroll": unroll, "steps": steps, "all_needed": training}
@@ -298,17 +277,16 @@ class _Recurrence:
         self.step, self.named_ops = step, named_ops
         self.indices, self.options = None, {}
 
-    def plain_step(self, constants, carry, x):
+    def plain_step(self, params, constants, carry, x):
         """Returns the new carry and the outputs."""
         projections, inputs = x
-        call = Calls(self.named_ops, input_projections=projections)
-        return self.step(call, carry, inputs, constants)
+        return self.step(_Calls(self.named_ops, params, projections), carry, inputs, constants)
 
     def forward_step(self, params, constants, carry, x):
         """Returns the new carry, the outputs, and what else `backward` reads, each tensor once."""
         projections, inputs = x
         carry = _without_duplicates(carry)
-        call = Calls(self.named_ops, params, projections)
+        call = _Calls(self.named_ops, params, projections)
         new, outputs = self.step(call, carry, inputs, constants)
         missing = self.named_ops.keys() - call.results.keys()
         if missing:
@@ -364,7 +342,7 @@ class _Recurrence:
         return grad_carry, {name: grad_params[name] for name in params}, grad_projections
 
     def backward_step(self, prepared, stored, grad_output, inputs, constants):
-        """Returns the gradients of one step: of its carry, of the results and parameters of its ops.
+        """Returns the gradients of one step: of its carry, and of the results and params of its ops.
 
         The step runs again with the stored results in place of its ops, so the code between two ops
         is differentiated automatically. The gradients go back from the end of the step to the last

@@ -447,7 +447,8 @@ class ScoringMixin(CheckedLayer):
         if "score" in self._own:
             check_result(self.name, "score", scores, *query.shape[:2], memory.value.shape[1])
         # One query may read the whole memory where many gather windows, so no scores are stored.
-        scores = scores if uses_windows else restored(scores, stored.scores)
+        if stored.scores is not None:
+            scores = restored(scores, stored.scores)
         context, weights = self._read_whole(query, scores, memory, window, options)
         return context, weights, state, Residuals(query, None if uses_windows else scores)
 
@@ -602,9 +603,9 @@ def attend_masked(
     if one_step:
         query = ops.expand_dims(query, 1)
         query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
-        pairs = tree_map(lambda x: ops.expand_dims(x, 1), pairs)
-        noise = tree_map(lambda x: ops.expand_dims(x, 0), options.get("noise"))
-        options = {**options, "noise": noise}
+        pairs = None if pairs is None else tree_map(lambda x: ops.expand_dims(x, 1), pairs)
+        if options.get("noise") is not None:
+            options["noise"] = tree_map(lambda x: ops.expand_dims(x, 0), options["noise"])
     query = zero_masked(query, query_mask)
     choices = AttendOptions(Masks(memory.mask, query_mask, pairs, causal), **options)
     with compiling(True) if choices.training else contextlib.nullcontext():
@@ -622,7 +623,7 @@ def finish(
     combine: bool = True,
 ) -> Attended:
     """Combines, masks and casts the context, the state and the weights of an attention."""
-    output, state, weights = results[0], results[2], None
+    output, weights, state, _ = results
     if combine:
         output = attention.combine(query, output)
         if attention._own & {"combine", "output_size"}:
@@ -631,11 +632,15 @@ def finish(
             remedy = "Override output_size(query_size, value_size), or change `combine`."
             check_result(attention.name, "combine", output, *query.shape[:2], size, remedy=remedy)
     output = zero_masked(output, options.masks.query)
-    if options.return_attention_scores:
-        weights = tree_map(lambda x: cast(x, attention.compute_dtype), results[1])
-    if one_step:
-        output, weights = tree_map(lambda x: ops.squeeze(x, 1), (output, weights))
-    return Attended(output, state, weights)
+    output = ops.squeeze(output, 1) if one_step else output
+    if not options.return_attention_scores:
+        return Attended(output, state, None)
+    several = isinstance(weights, list)
+    each = map(
+        functools.partial(cast, dtype=attention.compute_dtype), weights if several else [weights]
+    )
+    each = [*(map(functools.partial(ops.squeeze, axis=1), each) if one_step else each)]
+    return Attended(output, state, each if several else each[0])
 
 
 def add_sequence_loss(

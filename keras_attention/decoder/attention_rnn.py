@@ -4,6 +4,7 @@ import functools
 from typing import Any
 
 import keras
+from keras import tree
 
 from keras_attention._spec import (
     UNROLLED,
@@ -13,9 +14,9 @@ from keras_attention._spec import (
     is_floating,
     raise_value_error,
 )
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin, attend_masked
-from keras_attention.attention.types import DecoderState, Memory
+from keras_attention.attention.types import DecoderState
 from keras_attention.backend.context import Place, compiling
 from keras_attention.backend.loops import leaves, swap_steps, tree_map, where_valid
 from keras_attention.backend.operations import ops
@@ -29,18 +30,11 @@ from keras_attention.decoder.cells import (
     with_constant_weights,
 )
 from keras_attention.decoder.decoder import Decoder
-from keras_attention.decoder.ops import (
-    AttentionOp,
-    CellOps,
-    KerasCell,
-    OutputOp,
-    StepOps,
-    runs_as_ops,
-)
+from keras_attention.decoder.ops import AttentionOp, CellOps, OutputOp, StepOps, runs_as_ops
 from keras_attention.decoder.padding import cut_lengths, pad_lengths
 from keras_attention.ops.masks import Masks, zero_masked
 from keras_attention.ops.random import generator_states, scan_drawing
-from keras_attention.recurrence import Calls, recur
+from keras_attention.recurrence import recur
 
 __all__ = ["AttentionRNN", "samples_in_step", "step_positions"]
 
@@ -173,125 +167,110 @@ class AttentionRNN(Decoder):
         if not self.cell.built:
             self.cell.build((batch, features + self._fed_size))
 
-    def _unroll(
-        self,
-        sequences: Tensor,
-        memory: Memory,
-        state: DecoderState,
-        mask: Any,
-        scores_wanted: bool,
-        training: Any,
-    ) -> tuple[Tensor, Nested, DecoderState]:
+    def _unroll(self, sequences, memory, state, mask, scores_wanted, training):
         """Runs all steps; returns the outputs, the weights and the last state."""
         sequences = ops.cast(sequences, self.compute_dtype)
         position, last_position = step_positions(sequences, state.position, mask)
+        options = {"return_attention_scores": scores_wanted, "training": training}
         as_ops = runs_as_ops(self.cell, training) and all(map(is_floating, leaves(state.attention)))
         as_ops = as_ops and not (self.attends_inside and samples_in_step(self.attention))
         # Time comes first in the loop.
         given = tree_map(swap_steps, (sequences, mask, position)), memory, state[:3]
         with compiling(True if training else None):
             pads = as_ops and training and Place.of(sequences, *leaves(memory.value)).compiles_loops
-            padded = pad_lengths(self.attention, *given) if pads else given
-            loop = self._loop_of_ops if as_ops else self._loop_of_cell
-            carry, outputs = loop(*padded, scores_wanted, training, ops.shape(sequences)[1])()
+            inputs, memory, carry = pad_lengths(self.attention, *given) if pads else given
+            noise = None
+            if self.attends_inside and training:
+                memory, noise = self.attention._begin_training(memory, ops.shape(inputs[0])[0])
+            inputs = *inputs, noise
+            if as_ops:
+                # XLA does not run the steps that pad an unknown number.
+                steps = ops.shape(sequences)[1] if pads else None
+                steps = None if isinstance(steps, int) else steps
+                step, named_ops, dropout, inputs = self._as_ops(inputs, memory, options)
+                loop = step, named_ops, carry, inputs, dropout
+                carry, outputs = recur(*loop, self.unroll, bool(training), steps)
+            else:
+                carry, outputs = self._run_any_cell(inputs, memory, carry, options)
             if pads:
-                carry, outputs = cut_lengths(*given, (carry, outputs))
+                carry, outputs = cut_lengths(*given, carry, outputs)
         outputs, weights = tree_map(swap_steps, outputs)
         if not self.attends_inside:
-            attended = attend_masked(
-                self.attention,
-                outputs,
-                memory,
-                masks=Masks(query=mask),
-                position=position,
-                return_attention_scores=scores_wanted,
-                training=training,
-            )
+            options |= {"masks": Masks(query=mask), "position": position}
+            attended = attend_masked(self.attention, outputs, memory, **options)
             outputs, weights = self._joined(outputs, attended.output), attended.weights
-        outputs, weights = tree_map(lambda x: zero_masked(x, mask), (outputs, weights))
+        outputs = zero_masked(outputs, mask)
+        weights = tree_map(lambda x: zero_masked(x, mask), weights)
         return outputs, weights, DecoderState(*carry, last_position)
 
-    def _loop_of_ops(self, inputs, memory, carry, scores_wanted, training, steps):
-        """Returns a function that runs the loop, with a gradient of its own."""
-        (sequences, mask, position), output, noise = inputs, None, None
-        cell = CellOps(self.cell, sequences, training)
+    def _as_ops(self, inputs, memory, options):
+        """Returns a step and its ops, for `recur`; its dropout masks, and its inputs."""
+        (sequences, mask, position, noise), output = inputs, None
+        cell = CellOps(self.cell, sequences, options["training"])
         named_ops = dict(cell.ops)
         if self.attends_inside:
-            if training:
-                memory, noise = self.attention._begin_training(memory, ops.shape(sequences)[0])
             product = self.attention._output_product()
             if product is not None:
                 output = named_ops["output"] = OutputOp(*product)
-            options = {"return_attention_scores": scores_wanted, "training": training}
             named_ops["attention"] = AttentionOp(
                 self.attention, memory, differentiated=True, combine=output is None, **options
             )
-        step = functools.partial(self._one_step, StepOps(cell, self.attends_inside, output))
-        inputs = None, mask, position if self.attention.uses_position else None, noise
-        options = {"unroll": self.unroll, "training": bool(training)}
-        if Place.of(sequences).compiles_loops and not isinstance(steps, int):
-            options["steps"] = steps
-        return functools.partial(recur, step, named_ops, carry, inputs, cell.dropout, **options)
+        step = functools.partial(self._one_step, StepOps(cell.step, self.attends_inside, output))
+        position = position if self.attention.uses_position else None
+        return step, named_ops, cell.dropout, (None, mask, position, noise)
 
-    def _loop_of_cell(self, inputs, memory, carry, scores_wanted, training, steps):
-        """Returns a function that runs the loop, for any other cell; the backend differentiates it."""
-        noise, (batch, features) = None, ops.shape(inputs[0])[1:]
-        if self.attends_inside and training:
-            memory, noise = self.attention._begin_training(memory, steps)
-        options = {"return_attention_scores": scores_wanted, "training": training}
-        attention = AttentionOp(self.attention, memory, **options)
-        step_ops = StepOps(KerasCell(self.cell, self._check_output), self.attends_inside)
+    def _run_any_cell(self, inputs, memory, carry, options):
+        """Runs a loop over any cell, which the backend differentiates."""
+        call = AttentionOp(self.attention, memory, **options).call
+        step = functools.partial(
+            self._one_step, StepOps(self._call_cell, self.attends_inside), call
+        )
+        loop = functools.partial(scan_drawing, step, carry, inputs, self, self.unroll)
+        batch, features = ops.shape(inputs[0])[1:]
+        with dropout_masks(self.cell, batch, features + self._fed_size):
+            return with_constant_weights(self, loop)
 
-        def step(carry, inputs):
-            return self._one_step(step_ops, Calls({"attention": attention}), carry, inputs)
-
-        def run():
-            with dropout_masks(self.cell, batch, features + self._fed_size):
-                loop = functools.partial(
-                    scan_drawing, step, carry, (*inputs, noise), self, self.unroll
-                )
-                return with_constant_weights(self, loop)
-
-        return run
-
-    def _step(
-        self, inputs: Tensor, state: DecoderState, memory: Memory
-    ) -> tuple[Tensor, DecoderState, Any]:
+    def _step(self, inputs, state, memory):
         *carry, position = state
-        step_ops = StepOps(KerasCell(self.cell, self._check_output), attends=True)
-        call = Calls({"attention": AttentionOp(self.attention, memory)})
-        x = inputs, None, position, None
-        carry, (output, weights) = self._one_step(step_ops, call, carry, x)
-        return output, DecoderState(*carry, position + 1), weights
+        step_ops, call = StepOps(self._call_cell), AttentionOp(self.attention, memory).call
+        carry, outputs = self._one_step(step_ops, call, carry, (inputs, None, position, None))
+        return outputs[0], DecoderState(*carry, position + 1), outputs[1]
 
     def _one_step(self, step_ops, call, carry, inputs, dropout=None):
-        """Runs one step of the equation in the docstring; a masked step keeps its state."""
+        """Runs one step of the equation in the docstring; a masked step keeps its carry.
+
+        Args:
+            step_ops: `StepOps`. call: calls an op by its name.
+            carry: the states of the cells, the fed vector and the state of the attention.
+            inputs: x, its mask, its position, and the noise of the attention.
+            dropout: the dropout masks of the ops.
+        """
         (cells, fed, state), (x, mask, position, noise) = carry, inputs
-        context = weights = None
+        attended = weights = None
         if self.query == "current":
-            query, cells = step_ops.cell.step(call, x, fed, cells, dropout)
-        else:
-            query = query_of(self.cell, cells)
-        output = query
+            output, cells = step_ops.cell(call, x, fed, cells, dropout)
         if step_ops.attends:
-            context, state, weights = call("attention", query, state, noise, position)
+            query = output if self.query == "current" else query_of(self.cell, cells)
+            attended, state, weights = call("attention", query, state, noise, position)
             if step_ops.output is not None:
-                context = step_ops.output.step(call, query, context)
+                attended = step_ops.output.step(call, query, attended)
         if self.query == "previous":
-            output, cells = step_ops.cell.step(call, x, context, cells, dropout)
-        new = cells, context if self.input_feeding else None, state
-        output = self._joined(output, context) if step_ops.attends else output
-        return where_valid(mask, new, carry), (output, weights)
+            output, cells = step_ops.cell(call, x, attended, cells, dropout)
+        new = cells, attended if self.input_feeding else None, state
+        output = self._joined(output, attended) if step_ops.attends else output
+        return new if mask is None else where_valid(mask, new, carry), (output, weights)
+
+    def _call_cell(self, call, inputs, feed, states, dropout=None):
+        inputs = inputs if feed is None else ops.concatenate([inputs, feed], axis=-1)
+        output, new = self.cell(inputs, states)
+        check_output(self.name, self.cell, output, new if self.query == "previous" else None)
+        return output, tree.pack_sequence_as(states, tree.flatten(new))
 
     def _joined(self, output, attended):
         """Returns the output of a step, by `output_mode`."""
         if self.output_mode == "concat":
             return ops.concatenate([attended, output], axis=-1)
         return output if self.output_mode == "cell" else attended
-
-    def _check_output(self, output, states):
-        states = states if self.attends_inside and self.query == "previous" else None
-        check_output(self.name, self.cell, output, states)
 
     def _check_tensors(self, tensors: dict[str, Any]) -> None:
         super()._check_tensors(tensors)
@@ -309,7 +288,7 @@ class AttentionRNN(Decoder):
 
     @property
     def _fed_size(self) -> int:
-        """The features that a step appends to its inputs: the context, the fed vector or nothing."""
+        """The features that a step appends to its inputs."""
         feeds = self.query == "previous" or self.input_feeding
         return self._attention_size if feeds else 0
 
@@ -348,6 +327,8 @@ def samples_in_step(attention: ScoringMixin) -> bool:
 
     The generators of the mixin itself sample before the loop.
     """
+    if not attention.non_trainable_variables:
+        return False
     own = [getattr(one, "seed_generator", None) for one in attention._members()]
     before_loop = {id(x.state) for x in own if x is not None}
     return any(id(x) not in before_loop for x in generator_states(attention))

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import keras
-from keras import tree
 
 from keras_attention._typing import Nested, Tensor
 from keras_attention.attention.checked_layer import as_in_a_call, float_weights, with_weights
@@ -32,7 +31,7 @@ from keras_attention.ops.matmul import (
 from keras_attention.recurrence import AutomaticOp, Op, ProductOp
 
 __all__ = [
-    *("AttentionOp", "CellOps", "CellStep", "GRUOp", "KerasCell", "LSTMOp", "OutputOp", "StepOps"),
+    *("AttentionOp", "CellOps", "CellStep", "GRUOp", "LSTMOp", "OutputOp", "StepOps"),
     "runs_as_ops",
 ]
 
@@ -40,10 +39,10 @@ __all__ = [
 class CellStep(Protocol):
     """What a decoder needs of its cells."""
 
-    def step(
-        self, call: Callable[..., Any], inputs: Any, feed: Any, states: Nested, dropout: Any
+    def __call__(
+        self, call: Callable[..., Any], inputs: Any, feed: Any, states: Any, dropout: Any
     ) -> tuple[Tensor, Nested]:
-        """Runs one step.
+        """Runs one step; returns the output of the last cell, and the new states.
 
         Args:
             call: calls an op by its name.
@@ -51,9 +50,6 @@ class CellStep(Protocol):
             feed: what the step appends to its inputs, or None.
             states: the states of the cells.
             dropout: the dropout masks of the ops, or None.
-
-        Returns:
-            The output of the last cell, and the new states.
         """
         ...
 
@@ -62,24 +58,8 @@ class StepOps(NamedTuple):
     """The parts of a step: its cells, whether it attends, and the product of `combine` or None."""
 
     cell: CellStep
-    attends: bool
+    attends: bool = True
     output: "OutputOp | None" = None
-
-
-class KerasCell:
-    """A Keras cell that is called as it is."""
-
-    def __init__(self, cell: Any, check: Callable[[Tensor, Nested], None]) -> None:
-        self.cell, self.check = cell, check
-
-    def step(
-        self, call: Callable[..., Any], inputs: Any, feed: Any, states: Nested, dropout: Any
-    ) -> tuple[Tensor, Nested]:
-        if feed is not None:
-            inputs = ops.concatenate([inputs, feed], axis=-1)
-        output, new = self.cell(inputs, states)
-        self.check(output, new)
-        return output, tree.pack_sequence_as(states, tree.flatten(new))
 
 
 def runs_as_ops(cell: Any, training: bool | None) -> bool:
@@ -94,12 +74,12 @@ def runs_as_ops(cell: Any, training: bool | None) -> bool:
         if one.implementation != 2 and training and (one.dropout or one.recurrent_dropout):
             return False
         known |= {id(one.kernel), id(one.recurrent_kernel), id(one.bias)}
-    # By its `query` or an activation, a cell may have weights that no op knows, now or later.
-    return all(
-        known.issuperset(map(id, one.weights))
-        and not any(isinstance(x, keras.layers.Layer) for x in vars(one).values())
-        for one in (cell, *cells)
-    )
+    for one in (cell, *cells):
+        # By its `query` or an activation, a cell may have weights that no op knows, now or later.
+        layers = [x for x in vars(one).values() if isinstance(x, keras.layers.Layer)]
+        if layers or not known.issuperset(map(id, one.weights)):
+            return False
+    return True
 
 
 class CellOps:
@@ -131,9 +111,8 @@ class CellOps:
             self.ops |= op.named_ops()
         self.dropout = [op.dropout for op in self.cells]
 
-    def step(
-        self, call: Callable[..., Any], inputs: Any, feed: Any, states: Nested, dropout: Any
-    ) -> tuple[Any, Nested]:
+    def step(self, call, inputs, feed, states, dropout):
+        """Runs one step, as a `CellStep`."""
         states = states if self.stacked else [states]
         below, new = feed, []
         for op, mask, state in zip(self.cells, dropout, states, strict=True):
@@ -174,7 +153,7 @@ class _Kernels:
             self.kernel, self.bias, self.feed_bias = kernel[:size], self.feed_bias, None
 
     def input_projections(self, *ends):
-        """Multiplies the inputs of all steps by the kernel, in blocks of columns with these ends."""
+        """Multiplies the inputs of all steps by blocks of columns, which end at `ends`."""
         if self.inputs is None:
             return []
         kernels = ops.split(self.kernel, list(ends), axis=1)
@@ -223,9 +202,7 @@ class GRUOp(Op):
         reset = {} if self.reset_op is None else {f"{self.name} reset": self.reset_op}
         return {self.name: self, **reset}
 
-    def step(
-        self, call: Callable[..., Any], feed: list[Tensor], state: Nested
-    ) -> tuple[Tensor, Nested]:
+    def step(self, call, feed, state):
         """Returns the output and the new state. `feed`: an empty list, or what the step feeds."""
         hidden = state[0] if isinstance(state, (list, tuple)) else state
         upcast = functools.partial(_upcast, self.cell)
@@ -240,7 +217,7 @@ class GRUOp(Op):
         hidden = ops.cast(new + update * (upcast(hidden) - new), self.cell.compute_dtype)
         return hidden, [hidden] if isinstance(state, (list, tuple)) else hidden
 
-    def forward(self, params: list[Tensor], *args: Nested) -> tuple[Nested, Nested]:
+    def forward(self, params, *args):
         feed, recurrent, feed_bias, state_bias = unflatten_as(self.structure, params)
         total = _plus(multiply(args[-1], recurrent), state_bias)
         total, inner = total[..., : self.gates], total[..., self.gates :]
@@ -250,18 +227,14 @@ class GRUOp(Op):
         outer = _plus(multiply(args[0], feed), feed_bias)
         return [ops.add(total, outer[..., : self.gates]), outer[..., self.gates :], *inner], []
 
-    def prepare(self, params: list[Tensor]) -> list[Tensor]:
+    def prepare(self, params):
         return [*map(stored_transposed, leaves(unflatten_as(self.structure, params)[:2]))]
 
-    def backward(
-        self, prepared: list[Tensor], residuals: Nested, grad_output: Nested, *args: Nested
-    ) -> list[Tensor]:
+    def backward(self, prepared, residuals, grad_output, *args):
         pairs = zip(self._by_kernel(grad_output), prepared, strict=True)
         return [multiply(ops.concatenate(grads, axis=-1), kernel) for grads, kernel in pairs]
 
-    def grad_params(
-        self, params: list[Tensor], residuals: Nested, grad_output: Nested, *args: Nested
-    ) -> list[Tensor]:
+    def grad_params(self, params, residuals, grad_output, *args):
         # Products by columns, because joined columns of all steps would be a large tensor.
         by_kernel = self._by_kernel(grad_output)
         kernels = [
@@ -301,9 +274,7 @@ class LSTMOp(ProductOp):
         """Returns the ops of a step, by name."""
         return {self.name: self}
 
-    def step(
-        self, call: Callable[..., Any], feed: list[Tensor], state: Nested
-    ) -> tuple[Tensor, Nested]:
+    def step(self, call, feed, state):
         """Returns the output and the new states. `feed`: an empty list, or what the step feeds."""
         hidden, memory = state
         (total,) = call(self.name, *feed, hidden)
@@ -357,31 +328,31 @@ class AttentionOp(AutomaticOp):
         **options: Any,
     ) -> None:
         self.attention: Any = attention
-        self.memory, self.combine = memory, combine
-        self.options = AttendOptions(None, drop=False, **options)
-        params, self.casts = [], False
+        self.memory, self.combine, self.params, self.casts = memory, combine, [], False
+        self.options = AttendOptions(Masks(memory.mask), drop=False, **options)
         if differentiated:
             self.casts = self.attention.compute_dtype != self.attention.variable_dtype
             # Cast here, the parameters are not cast at every step. Where the loop adds their
             # gradients up, they keep the dtype of the variables.
-            stateless = not attention.has_state
-            params = as_in_a_call(attention, self._params) if stateless else self._params()
-        super().__init__(params)
-        self.sums_in_loop = self.sums_in_loop and attention.has_state
+            get = self._own_params
+            super().__init__(get() if attention.has_state else as_in_a_call(self.attention, get))
+            self.sums_in_loop = self.sums_in_loop and attention.has_state
 
-    def _params(self):
+    def _own_params(self):
         mask = tree_map(lambda x: ops.cast(x, self.attention.score_dtype), self.memory.mask)
         memory = leaves((self.memory.key, self.memory.value, mask))
         return [*memory, *map(value_of, float_weights(self.attention))]
 
-    def forward(
-        self, params: list[Tensor], *args: Nested, residuals: Nested = None, casts: bool = True
-    ) -> tuple[Attended, Nested]:
+    def call(self, name: str, *args: Nested) -> Attended:
+        """Attends without a gradient of its own, in place of the `call` of `recur`."""
+        return self.forward([], *args)[0]
+
+    def forward(self, params, *args, residuals=None, casts=True):
         if self.casts and casts:
             again = functools.partial(self.forward, params, *args, residuals=residuals, casts=False)
             return as_in_a_call(self.attention, again)
-        query, state, noise, position = args
-        memory, scope = self.memory, contextlib.nullcontext()
+        (query, state, noise, position), memory = args, self.memory
+        scope = contextlib.nullcontext()
         if params:
             count = len(leaves(memory))
             key, value, mask = unflatten_as(tuple(memory), params[:count])
@@ -390,20 +361,16 @@ class AttentionOp(AutomaticOp):
         one_step = len(query.shape) == 2  # otherwise `grad_params` runs all steps at once
         if one_step:
             query = ops.expand_dims(query, 1)
-            noise = tree_map(lambda x: ops.expand_dims(x, 0), noise)
-        options = self.options._replace(
-            masks=Masks(memory.mask), position=position, noise=noise, stored=residuals
-        )
+            noise = noise and tree_map(lambda x: ops.expand_dims(x, 0), noise)
+        more = {"position": position, "noise": noise, "stored": residuals}
+        options = self.options._replace(masks=Masks(memory.mask), **more)
         with scope:
             results = self.attention._attend(query, memory, state, options)
-            attended = finish(
-                self.attention, query, memory, results, options, one_step, self.combine
-            )
+            combine = self.combine
+            attended = finish(self.attention, query, memory, results, options, one_step, combine)
         return attended, results[3]
 
-    def grad_params(
-        self, params: list[Tensor], residuals: Nested, grad_output: Nested, *args: Nested
-    ) -> list[Tensor]:
+    def grad_params(self, params, residuals, grad_output, *args):
         if self.attention.has_state:
             return super().grad_params(params, residuals, grad_output, *args)
         # The query of one step has an axis of its own; the queries of all steps are a sequence.

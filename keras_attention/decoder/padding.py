@@ -21,9 +21,9 @@ def pad_empty(
     `cut_empty` removes them from the results, so gradients exist.
     """
     tensors = sequences, memory, state, mask
-    if 0 in [x.shape[0] for x in leaves(tensors)]:
-        one = [ops.zeros((1, *ops.shape(x)[1:]), x.dtype) for x in leaves(tensors)]
-        sequences, memory, state, mask = unflatten_as(tensors, one)
+    if 0 in (sequences.shape[0], leaves(memory.value)[0].shape[0]):
+        zeros = tree_map(lambda x: ops.zeros((1, *ops.shape(x)[1:]), x.dtype), tensors)
+        sequences, memory, state, mask = zeros
     if not sequences.shape[1]:  # no steps, or an unknown number
         steps = ops.shape(sequences)[1]
         missing = 1 if sequences.shape[1] == 0 else ops.maximum(1 - steps, 0)
@@ -44,14 +44,13 @@ def cut_empty(
         sequences, memory, state: as before `pad_empty`.
         results: the outputs, the weights and the last state.
     """
-    if 0 in [x.shape[0] for x in leaves((sequences, memory, state))]:
-        results = unflatten_as(results, [x[:0] for x in leaves(results)])
+    if 0 in (sequences.shape[0], leaves(memory.value)[0].shape[0]):
+        results = tree_map(lambda x: x[:0], results)
     outputs, weights, last = results
     if sequences.shape[1]:
         return outputs, weights, last
     steps = ops.shape(sequences)[1]
-    pairs = zip(leaves(last), leaves(state), strict=True)
-    last = unflatten_as(last, [ops.where(steps > 0, *pair) for pair in pairs])
+    last = tree_map(lambda x, y: ops.where(steps > 0, x, y), last, state)
     return outputs[:, :steps], tree_map(lambda x: x[:, :steps], weights), last
 
 
@@ -72,10 +71,10 @@ def pad_lengths(
 
 
 def cut_lengths(
-    inputs: tuple, memory: Memory, carry: tuple, results: tuple[tuple, tuple]
+    inputs: tuple, memory: Memory, carry: tuple, last: tuple, outputs: tuple
 ) -> tuple[tuple, tuple]:
-    """Returns the carry and the outputs of a loop without what `pad_lengths` added."""
-    (cells, fed, state), (outputs, weights) = results
+    """Returns the last carry and the outputs of a loop without what `pad_lengths` added."""
+    (cells, fed, state), (outputs, weights) = last, outputs
     steps = ops.shape(inputs[0])[0]
     weights = tree_map(lambda x, y: x[:steps, :, : ops.shape(y)[1]], weights, memory.value)
     state = tree_map(lambda x, y: x[(slice(None), *map(slice, ops.shape(y)[1:]))], state, carry[2])
