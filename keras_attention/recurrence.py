@@ -342,7 +342,7 @@ class _Recurrence:
         return grad_carry, {name: grad_params[name] for name in params}, grad_projections
 
     def backward_step(self, prepared, stored, grad_output, inputs, constants):
-        """Returns the gradients of one step: of its carry, and of the results and params of its ops.
+        """Returns the gradients of one step: of its carry, of results and of parameters, by op.
 
         The step runs again with the stored results in place of its ops, so the code between two ops
         is differentiated automatically. The gradients go back from the end of the step to the last

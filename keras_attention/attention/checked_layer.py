@@ -6,9 +6,10 @@ import contextlib
 import difflib
 import functools
 import inspect
+import types
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, NoReturn, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import keras
 
@@ -21,6 +22,9 @@ __all__ = [
     *("CheckedLayer", "arguments_of", "as_in_a_call", "deserialized", "float_weights", "hold"),
     *("keep_backward_outputs", "raise_not_initialized", "serialized", "traced", "with_weights"),
 ]
+
+# For a type checker, no class is hashable.
+cached: Any = functools.cache
 
 FLAGS = ("use_causal_mask", "return_attention_scores")
 # Arguments of other layers, and what takes their place here.
@@ -125,7 +129,8 @@ def _is_called(layer):
     """Returns whether a functional model calls a layer, which then has an output."""
     with contextlib.suppress(AttributeError):
         # Not `layer.output`, because a functional model always has that.
-        return keras.Operation.output.fget(layer) is not None
+        output: Any = keras.Operation.output
+        return output.fget(layer) is not None
     return False
 
 
@@ -145,7 +150,7 @@ def keep_backward_outputs(encoder: Any) -> None:
     zeros over valid steps. With `zero_output_for_mask=False` a masked step repeats the last state
     instead, which the layers after it mask.
     """
-    backward = getattr(encoder, "backward_layer", None)
+    backward: Any = getattr(encoder, "backward_layer", None)
     if keras.backend.backend() == "tensorflow" and getattr(backward, "unroll", False):
         backward.zero_output_for_mask = False
     for layer in getattr(encoder, "layers", ()):
@@ -170,7 +175,12 @@ class CheckedLayer(keras.layers.Layer):
 
     # The tensors of a call, and the sizes of their axes that the layer was built for.
     CALL = Spec()
-    _sizes: ClassVar[dict[str, int]] = {}
+    _sizes: Mapping[str, int] = types.MappingProxyType({})
+
+    if TYPE_CHECKING:
+
+        def build(self, *args: Any, **kwargs: Any) -> None:
+            """Take the shapes of the arguments of `call`, which each layer names."""
 
     def __init__(self, **kwargs: Any) -> None:
         _check_arguments(type(self), kwargs)
@@ -275,14 +285,14 @@ def raise_not_initialized(layer: keras.layers.Layer) -> NoReturn:
     )
 
 
-@functools.cache
+@cached
 def _parameters_of(layer: type) -> dict[str, inspect.Parameter]:
     """The parameters of the call of a class, by name."""
     _, *parameters = inspect.signature(layer.call).parameters.items()
     return dict(parameters)
 
 
-@functools.cache
+@cached
 def _count_before_masks(layer: type) -> int:
     """How many parameters of the call of a class come before the first mask."""
     names = list(_parameters_of(layer))

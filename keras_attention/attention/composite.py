@@ -46,8 +46,8 @@ class Composite(ScoringMixin):
     def _each(self, memory: Any, *others: Iterable | None) -> Iterator:
         """For each attention: itself, its memory, and its item of every other list, or None."""
         members = self._members()
-        others = [[None] * len(members) if x is None else x for x in others]
-        return zip(members, self._parts(memory), *others, strict=True)
+        lists = [[None] * len(members) if x is None else x for x in others]
+        return zip(members, self._parts(memory), *lists, strict=True)
 
     def _attend(
         self, query: Tensor, memory: Memory, state: Nested, options: AttendOptions

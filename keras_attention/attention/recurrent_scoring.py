@@ -122,7 +122,9 @@ class RecurrentScoringMixin(ScoringMixin):
         """The state before the first step: tensors `(B, ...)` in any nesting."""
         raise NotImplementedError(f"{type(self).__name__} must define initial_state(memory).")
 
-    def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
+    def score(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, query: Tensor, key: Tensor, state: Nested
+    ) -> Tensor:
         """Compares one query with every key.
 
         Args:
@@ -135,7 +137,9 @@ class RecurrentScoringMixin(ScoringMixin):
         """
         raise NotImplementedError(f"{type(self).__name__} must define score(query, key, state).")
 
-    def weigh(self, scores: Tensor, mask: Tensor, state: Nested) -> Tensor:
+    def weigh(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, scores: Tensor, mask: Tensor, state: Nested
+    ) -> Tensor:
         """Turns the scores of one step into weights.
 
         Args:
@@ -302,7 +306,7 @@ def check_state(layer: str, name: str, state: Nested, wanted: Nested, remedy: st
         raise_value_error(layer, expected, Description(received), remedy)
 
 
-def check_advanced(layer: str, results: Any, shape: Shape, state: Nested) -> None:
+def check_advanced(layer: str, results: Any, shape: tuple, state: Nested) -> None:
     """What the hook `advance` returned: the weights of one step and the next state."""
     if not isinstance(results, tuple) or len(results) != 2:
         raise_value_error(layer, "`advance` must return the weights and the next state", results)

@@ -442,7 +442,7 @@ class ScoringMixin(CheckedLayer):
         if uses_windows:
             results = self._attend_windows(query, memory, window, options, more)
             if results is not None:
-                return *results, state, Residuals(query)
+                return results[0], results[1], state, Residuals(query)
         scores = self.score(query, memory.key, **more)
         if "score" in self._own:
             check_result(self.name, "score", scores, *query.shape[:2], memory.value.shape[1])
@@ -470,6 +470,7 @@ class ScoringMixin(CheckedLayer):
         memories only.
         """
         drop, weights_wanted = options.drop and options.training, options.return_attention_scores
+        score_window: Any = self.score_window
 
         def whole(query=query, memory=memory, window=window):
             scores = self.score(query, memory.key, **more)
@@ -478,7 +479,7 @@ class ScoringMixin(CheckedLayer):
         def gathered(query=query, memory=memory, window=window):
             length = ops.shape(memory.value)[1]
             position, inside = window_positions(window.center, window.half_width, length)
-            scores = self.score_window(query, memory.key, position)
+            scores = score_window(query, memory.key, position)
             mask = all_of(inside, options.masks.at(position))
             weights = self._weigh(scores, mask, window, position)
             context = read_values(self, weights, memory.value, drop, position)
@@ -570,17 +571,17 @@ class ScoringMixin(CheckedLayer):
     def _output_product(self) -> tuple[list[Tensor], Callable[[Tensor], Tensor]] | None:
         return None
 
-    def _members(self) -> list["ScoringMixin"]:
+    def _members(self) -> Sequence["ScoringMixin"]:
         """Returns the attentions that this one is made of."""
         return [self]
 
     def compute_output_shape(
         self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None
-    ) -> Shape:
+    ) -> tuple[int | None, ...]:
         shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
-        self.CALL.check_shapes(self.name, shapes)
+        known = self.CALL.check_shapes(self.name, shapes)
         sizes = map_shapes(lambda shape: shape[-1], value_shape)
-        return (*query_shape[:-1], self.output_size(query_shape[-1], sizes))
+        return (*tuple(query_shape or ())[:-1], self.output_size(known["Dq"], sizes))
 
 
 def attend_masked(
@@ -699,10 +700,17 @@ def check_hook(layer: type, name: str, original: Callable) -> None:
         )
 
 
-def check_window(layer: str, window: Any, shape: Shape) -> None:
+def check_window(layer: str, window: Any, shape: tuple) -> None:
     """What the hook `window` returned for a query `(B, Tq, Dq)`."""
-    center, width = window[:2] if isinstance(window, Window) else (window, None)
-    if not is_integer(width) or width < 1 or not is_tensor(center, "float", *shape[:2]):
+    center, width = window, None
+    if isinstance(window, Window):
+        center, width = window.center, window.half_width
+    if (
+        width is None
+        or not is_integer(width)
+        or width < 1
+        or not is_tensor(center, "float", *shape[:2])
+    ):
         expected = (
             "`window` must return None or Window(center, half_width): floating-point centers "
         )
@@ -712,7 +720,7 @@ def check_window(layer: str, window: Any, shape: Shape) -> None:
         )
 
 
-def check_position(layer: Any, position: Any, query_shape: Shape) -> None:
+def check_position(layer: Any, position: Any, query_shape: tuple) -> None:
     """A layer that counts steps needs the number of a single step; nothing else takes one."""
     one_step = len(query_shape) == 2
     if not layer.uses_position:
@@ -733,12 +741,12 @@ def check_position(layer: Any, position: Any, query_shape: Shape) -> None:
 
 
 def build_attention(
-    attention: ScoringMixin, query_shape: Shape, value_shape: Shape, key_shape: Shape = None
+    attention: ScoringMixin, query_shape: tuple, value_shape: Any, key_shape: Any = None
 ) -> None:
     """Builds an attention. If it has been built before, the shapes must fit."""
     shapes = {"query": query_shape, "value": value_shape}
     shapes |= {} if key_shape is None else {"key": key_shape}
-    shapes = {name: map_shapes(tuple, x) for name, x in shapes.items()}
+    shapes = {name: map_shapes(lambda x: tuple(x or ()), x) for name, x in shapes.items()}
     if not attention.built:
         attention.build(*shapes.values())
     shapes = {"key": shapes["value"], **shapes}

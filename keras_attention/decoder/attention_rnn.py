@@ -162,8 +162,7 @@ class AttentionRNN(Decoder):
 
     def build(self, sequences_shape: Shape, memory_shape: Shape = None) -> None:
         size = query_size(self.cell, self.query)
-        self._build_attention(size, sequences_shape, memory_shape)
-        batch, _, features = sequences_shape
+        batch, _, features = self._build_attention(size, sequences_shape, memory_shape)
         if not self.cell.built:
             self.cell.build((batch, features + self._fed_size))
 
@@ -201,7 +200,8 @@ class AttentionRNN(Decoder):
             outputs, weights = self._joined(outputs, attended.output), attended.weights
         outputs = zero_masked(outputs, mask)
         weights = tree_map(lambda x: zero_masked(x, mask), weights)
-        return outputs, weights, DecoderState(*carry, last_position)
+        cells, fed, attention_state = carry
+        return outputs, weights, DecoderState(cells, fed, attention_state, last_position)
 
     def _as_ops(self, inputs, memory, options):
         """Returns a step and its ops, for `recur`; its dropout masks, and its inputs."""
@@ -221,20 +221,19 @@ class AttentionRNN(Decoder):
 
     def _run_any_cell(self, inputs, memory, carry, options):
         """Runs a loop over any cell, which the backend differentiates."""
+        step_ops = StepOps(self._call_cell, self.attends_inside)
         call = AttentionOp(self.attention, memory, **options).call
-        step = functools.partial(
-            self._one_step, StepOps(self._call_cell, self.attends_inside), call
-        )
+        step = functools.partial(self._one_step, step_ops, call)
         loop = functools.partial(scan_drawing, step, carry, inputs, self, self.unroll)
         batch, features = ops.shape(inputs[0])[1:]
         with dropout_masks(self.cell, batch, features + self._fed_size):
             return with_constant_weights(self, loop)
 
     def _step(self, inputs, state, memory):
-        *carry, position = state
         step_ops, call = StepOps(self._call_cell), AttentionOp(self.attention, memory).call
-        carry, outputs = self._one_step(step_ops, call, carry, (inputs, None, position, None))
-        return outputs[0], DecoderState(*carry, position + 1), outputs[1]
+        x = inputs, None, state.position, None
+        (cells, fed, last), (output, weights) = self._one_step(step_ops, call, state[:3], x)
+        return output, DecoderState(cells, fed, last, state.position + 1), weights
 
     def _one_step(self, step_ops, call, carry, inputs, dropout=None):
         """Runs one step of the equation in the docstring; a masked step keeps its carry.
@@ -246,7 +245,7 @@ class AttentionRNN(Decoder):
             dropout: the dropout masks of the ops.
         """
         (cells, fed, state), (x, mask, position, noise) = carry, inputs
-        attended = weights = None
+        output = attended = weights = None
         if self.query == "current":
             output, cells = step_ops.cell(call, x, fed, cells, dropout)
         if step_ops.attends:

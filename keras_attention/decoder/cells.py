@@ -70,7 +70,8 @@ def query_size(cell, query):
     if query == "current":
         return output_size(cell)
     states = tree.map_structure(lambda size: keras.KerasTensor((None, size)), state_sizes(cell))
-    return query_of(cell, states).shape[-1]
+    query: Any = query_of(cell, states)
+    return query.shape[-1]
 
 
 def output_size(cell):
@@ -127,7 +128,7 @@ def check_cells(layer: str, name: str, argument: Any, wanted: str) -> list:
     wrong = [one for one in cells if isinstance(one, type) or not is_cell(one)]
     if wrong or not cells:
         raise_value_error(
-            layer, f"`{name}` must be {wanted}", argument, (wrong and _cell_of(wrong[0])) or ""
+            layer, f"`{name}` must be {wanted}", argument, _cell_of(wrong[0]) if wrong else ""
         )
     if len({id(one) for one in cells}) < len(cells):
         remedy = f"Make each: [keras.layers.GRUCell(256) for _ in range({len(cells)})]."

@@ -73,7 +73,7 @@ class Decoder(CheckedLayer):
         self.CALL, self.STEP = self.CALL.of_each(count), self.STEP.of_each(count)
 
     def _build_attention(self, query_size, sequences_shape, memory_shape):
-        """Checks the shapes, and builds the attention for queries of this size."""
+        """Checks the shapes, builds the attention, and returns the shape of the sequences."""
         shapes = {"sequences": sequences_shape, "memory": memory_shape}
         self._sizes = self.CALL.check_shapes(self.name, shapes)
         build_attention(self.attention, (sequences_shape[0], query_size), memory_shape)
@@ -84,6 +84,7 @@ class Decoder(CheckedLayer):
             "cell state": tuple((size,) for size in tree.flatten(self._state_sizes)),
             "fed vector": ((self._attention_size,),) * self.input_feeding,
         }
+        return tuple(sequences_shape)
 
     def call(
         self,
@@ -226,7 +227,7 @@ def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) 
             if kind == "bool":
                 remedy = "Pass a mask by its name: `sequences_mask` or `memory_mask`."
             raise_value_error(layer, expected, Description(f"dtype {dtype_of(state)}"), remedy)
-    shapes = sum(groups.values(), ())
+    shapes: Any = sum(groups.values(), ())
     right = len(states) == len(shapes)
     right = right or (initial and len(states) in (0, len(groups["cell state"])))
     for state, size in zip(states, shapes, strict=False):

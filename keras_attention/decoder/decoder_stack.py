@@ -97,8 +97,7 @@ class DecoderStack(Decoder):
 
     def build(self, sequences_shape: Shape, memory_shape: Shape = None) -> None:
         size = output_size(self.rnns[0].cell)
-        self._build_attention(size, sequences_shape, memory_shape)
-        batch, steps, width = sequences_shape
+        batch, steps, width = self._build_attention(size, sequences_shape, memory_shape)
         for rnn in self.rnns:
             if not rnn.built:
                 rnn.build((batch, steps, width))
@@ -167,7 +166,7 @@ class DecoderStack(Decoder):
     ) -> Shape:
         shapes = {"sequences": sequences_shape, "memory": memory_shape}
         self.CALL.check_shapes(self.name, shapes)
-        return (*sequences_shape[:-1], output_size(self.rnns[-1].cell))
+        return (*tuple(sequences_shape or ())[:-1], output_size(self.rnns[-1].cell))
 
 
 def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: Any) -> Tensor:

@@ -65,7 +65,9 @@ class ResidualRNNCells(keras.layers.StackedRNNCells):
             received = Description(f"{len(sizes)} of {sizes} units")
             raise_value_error(self.name, f"{expected}their outputs are added", received)
 
-    def call(self, inputs: Tensor, states: Nested, training: bool = False) -> tuple[Tensor, list]:
+    def call(
+        self, inputs: Tensor, states: Nested, training: bool = False, **kwargs: Any
+    ) -> tuple[Tensor, list]:
         total, new = None, []
         for cell, state in zip(self.cells, states, strict=True):
             nested = tree.is_nested(state)

@@ -95,7 +95,7 @@ class MultiHead(Composite):
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        heads, size = self.num_heads, value_shape[-1]
+        heads, size, query_size = self.num_heads, self._sizes["Dv"], self._sizes["Dq"]
         if heads > size:
             expected = "`num_heads` must be at most the number of features of `value`, of which "
             expected += "each head reads a part"
@@ -107,12 +107,13 @@ class MultiHead(Composite):
         self.value_kernel = self.add_weight((size, size), name="value_kernel")
         for head, one in zip(self.heads, sizes, strict=True):
             try:
-                head.build(query_shape, (*value_shape[:-1], one), key_shape or value_shape)
+                part = (*tuple(value_shape or ())[:-1], one)
+                head.build(query_shape, part, key_shape or value_shape)
             except ValueError as error:
                 part = f"{self.name}: a head reads {one} of the {size} features of `value`"
                 raise ValueError(f"{part}. Its attention refuses them: {error}") from None
-        joined = sum(self.output_size(query_shape[-1], one) for one in sizes)
-        shape = joined, self.output_size(query_shape[-1], size)
+        joined = sum(self.output_size(query_size, one) for one in sizes)
+        shape = joined, self.output_size(query_size, size)
         self.output_kernel = self.add_weight(shape, name="output_kernel")
 
     def combine(self, query: Tensor, context: Tensor) -> Tensor:
