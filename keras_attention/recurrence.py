@@ -79,7 +79,7 @@ class Op:
         self.params, self.input_projections = params, list(input_projections)
 
     def forward(self, params: list[Tensor], *args: Nested) -> tuple[Nested, Nested]:
-        """Computes `(results, residuals)` of one step; the residuals are stored for the gradients.
+        """Compute `(results, residuals)` of one step; the residuals are stored for the gradients.
 
         Arguments, results and residuals are tensors in any nesting.
         """
@@ -92,13 +92,13 @@ class Op:
     def backward(
         self, prepared: list[Tensor], residuals: Nested, grad_output: Nested, *args: Nested
     ) -> list[Tensor]:
-        """Computes the gradients of the floating-point arguments of one step, in their order."""
+        """Compute the gradients of the floating-point arguments of one step, in their order."""
         raise NotImplementedError
 
     def grad_params(
         self, params: list[Tensor], residuals: Nested, grad_output: Nested, *args: Nested
     ) -> list[Tensor]:
-        """Computes the gradients of the parameters from all steps at once."""
+        """Compute the gradients of the parameters from all steps at once."""
         raise NotImplementedError
 
 
@@ -146,7 +146,7 @@ class AutomaticOp(Op):
         self.sums_in_loop = not Place.of(*params).vectorizes
 
     def forward(self, params, *args, residuals=None):
-        """Computes `(results, residuals)`. `residuals`: those of the forward pass, or None."""
+        """Compute `(results, residuals)`. `residuals`: those of the forward pass, or None."""
         raise NotImplementedError
 
     def backward(self, prepared, residuals, grad_output, *args):
@@ -205,7 +205,7 @@ def recur(
     training: bool = True,
     steps: Tensor | None = None,
 ) -> tuple[Nested, Nested]:
-    """Runs a recurrence over the first axis of its inputs.
+    """Run a recurrence over the first axis of its inputs.
 
     Args:
         step: one step. It calls every op once, by its name. It and the ops use no other tensors
@@ -278,12 +278,12 @@ class _Recurrence:
         self.indices, self.options = None, {}
 
     def plain_step(self, params, constants, carry, x):
-        """Returns the new carry and the outputs."""
+        """Return the new carry and the outputs."""
         projections, inputs = x
         return self.step(_Calls(self.named_ops, params, projections), carry, inputs, constants)
 
     def forward_step(self, params, constants, carry, x):
-        """Returns the new carry, the outputs, and what else `backward` reads, each tensor once."""
+        """Return the new carry, the outputs, and what else `backward` reads, each tensor once."""
         projections, inputs = x
         carry = _without_duplicates(carry)
         call = _Calls(self.named_ops, params, projections)
@@ -304,7 +304,7 @@ class _Recurrence:
         return new, (outputs, stored)
 
     def backward(self, params, stored, grad_output, inputs, constants):
-        """Returns the gradients of the carry, of the parameters and of the input projections.
+        """Return the gradients of the carry, of the parameters and of the input projections.
 
         Args:
             stored: the outputs, None in place of those that it does not read, then what
@@ -342,7 +342,7 @@ class _Recurrence:
         return grad_carry, {name: grad_params[name] for name in params}, grad_projections
 
     def backward_step(self, prepared, stored, grad_output, inputs, constants):
-        """Returns the gradients of one step: of its carry, of results and of parameters, by op.
+        """Return the gradients of one step: of its carry, of results and of parameters, by op.
 
         The step runs again with the stored results in place of its ops, so the code between two ops
         is differentiated automatically. The gradients go back from the end of the step to the last
@@ -380,7 +380,7 @@ class _Recurrence:
         return _at(indices[0], gradients, carry), grad_results, grad_params
 
     def _by_op(self, inputs, stored):
-        """Returns the carry, and the arguments, results and residuals by op."""
+        """Return the carry, and the arguments, results and residuals by op."""
         tensors = [*leaves(inputs), *stored]
         return unflatten_as(self.indices, map(tensors.__getitem__, leaves(self.indices)))
 
@@ -390,14 +390,14 @@ def _floats(arguments):
 
 
 def _at(indices, gradients, tensors):
-    """Returns the gradients of these tensors, from their indices in a list, with zeros for None."""
+    """Return the gradients of these tensors, from their indices in a list, with zeros for None."""
     pairs = zip(leaves(indices), leaves(tensors), strict=True)
     grads = [ops.zeros_like(x) if gradients[n] is None else gradients[n] for n, x in pairs]
     return unflatten_as(tensors, grads)
 
 
 def _without_duplicates(carry):
-    """Copies a tensor that the carry holds twice, so that each copy gets its own gradient."""
+    """Copy a tensor that the carry holds twice, so that each copy gets its own gradient."""
     seen, tensors = set(), []
     for x in leaves(carry):
         tensors.append(ops.copy(x) if id(x) in seen else x)
@@ -406,12 +406,12 @@ def _without_duplicates(carry):
 
 
 def _distinct(stored_already, tensors):
-    """Returns the tensors that are not stored yet, each once, and the index of each tensor."""
+    """Return the tensors that are not stored yet, each once, and the index of each tensor."""
     stored, indices = [*stored_already], []
-    numbers = {id(x): n for n, x in enumerate(stored)}
+    known = {id(x): n for n, x in enumerate(stored)}
     for x in tensors:
-        if id(x) not in numbers:
-            numbers[id(x)] = len(stored)
+        if id(x) not in known:
+            known[id(x)] = len(stored)
             stored.append(x)
-        indices.append(numbers[id(x)])
+        indices.append(known[id(x)])
     return stored[len(stored_already) :], indices

@@ -19,7 +19,7 @@ HOOKS_OF_MEMBERS = "score", "project_query", "project_key", "weigh", "window"
 
 
 def ends(sizes: list[int]) -> list[int]:
-    """Where parts of these sizes end, without the last one, as `ops.split` takes it."""
+    """Return where parts of these sizes end, without the last one, as `ops.split` takes it."""
     return list(itertools.accumulate(sizes[:-1]))
 
 
@@ -80,7 +80,7 @@ class Composite(ScoringMixin):
         return self._join(memories), list(noise)
 
     def _check_member(self, name, attention, arguments, what="attention"):
-        """Refuses a member that cannot be one, and arguments that belong to the members."""
+        """Refuse a member that cannot be one, and arguments that belong to the members."""
         check_attention(self.name, attention, name)
         kind = type(self).__name__
         if attention.memory_count is not None:

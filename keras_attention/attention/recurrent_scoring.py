@@ -114,18 +114,18 @@ class RecurrentScoringMixin(ScoringMixin):
         return key if base_attention is None else base_attention.project_key(key)
 
     def _base_attention(self):
-        """The attention whose score this one builds on, or None."""
+        """Return the attention whose score this one builds on, or None."""
         # On PyTorch, an attribute of the class would hide the layer.
         return getattr(self, "base_attention", None)
 
     def initial_state(self, memory: Memory) -> Nested:
-        """The state before the first step: tensors `(B, ...)` in any nesting."""
+        """Return the state before the first step: tensors `(B, ...)` in any nesting."""
         raise NotImplementedError(f"{type(self).__name__} must define initial_state(memory).")
 
     def score(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, query: Tensor, key: Tensor, state: Nested
     ) -> Tensor:
-        """Compares one query with every key.
+        """Compare one query with every key.
 
         Args:
             query: `(B, 1, Dp)` in `score_dtype`, as `project_query` returned it.
@@ -140,7 +140,7 @@ class RecurrentScoringMixin(ScoringMixin):
     def weigh(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, scores: Tensor, mask: Tensor, state: Nested
     ) -> Tensor:
-        """Turns the scores of one step into weights.
+        """Turn the scores of one step into weights.
 
         Args:
             scores: `(B, 1, Tk)`.
@@ -151,22 +151,22 @@ class RecurrentScoringMixin(ScoringMixin):
         return super().weigh(scores, mask)
 
     def next_state(self, state: Nested, weights: Tensor) -> Nested:
-        """The state after a step of weights `(B, Tk)`.
+        """Return the state after a step of weights `(B, Tk)`.
 
         It has the nesting, shapes and dtypes of `state`, the same keys in a dictionary.
         """
         raise NotImplementedError(f"{type(self).__name__} must define next_state(state, weights).")
 
     def sample_noise(self, memory: Memory, steps: Size) -> Nested:
-        """Random numbers for all steps of a call in training: tensors `(steps, B, ...)`, or None.
+        """Sample random numbers for all steps of a call in training: `(steps, B, ...)`, or None.
 
-        They are drawn before the loop, because a loop repeats one step and, on JAX, cannot change
+        They are sampled before the loop, because a loop repeats one step and, on JAX, cannot change
         a `keras.random.SeedGenerator`.
         """
         return None
 
     def advance(self, step: Step, state: Nested) -> tuple[Tensor, Nested]:
-        """One step: calls `weigh` and `next_state`.
+        """Run one step: call `weigh` and `next_state`.
 
         Override it if the state depends on the query, or if the step differs in training. A class
         that overrides it may leave out `score`, `weigh` and `next_state`.
@@ -264,7 +264,7 @@ class RecurrentScoringMixin(ScoringMixin):
         return context, weights, state, residuals
 
     def _scores(self, query, memory, state, stored):
-        """The scores of one step; None if the class has an `advance` of its own and no `score`."""
+        """Return the scores of one step; None if the class has an `advance` and no `score`."""
         own, mixin = type(self), RecurrentScoringMixin
         if own.advance is not mixin.advance and own.score is mixin.score:
             return None
@@ -275,7 +275,7 @@ class RecurrentScoringMixin(ScoringMixin):
 
 
 def as_state(layer: str, given: Nested, first: Nested) -> Nested:
-    """Checks a given state, or a flat list of its tensors, and casts it like the first state."""
+    """Check a given state, or a flat list of its tensors, and cast it like the first state."""
     flat = isinstance(given, list) and not any(tree.is_nested(x) or x is None for x in given)
     remedy = "Pass what the previous step returned, for this memory; None on the first step."
     check_state(layer, "`state`", given, leaves(first) if flat else first, remedy)
@@ -283,13 +283,13 @@ def as_state(layer: str, given: Nested, first: Nested) -> Nested:
 
 
 def _cast_like(state, first):
-    """The tensors of a state, in the nesting and the dtypes of the first state."""
+    """Cast the tensors of a state to the nesting and the dtypes of the first state."""
     pairs = zip(leaves(state), leaves(first), strict=True)
     return unflatten_as(first, [ops.cast(x, y.dtype) for x, y in pairs])
 
 
 def check_leaves(layer: str, hook: str, result: Any, memory: Memory) -> None:
-    """Checks the result of `initial_state`, or of `sample_noise`, whose tensors cover all steps."""
+    """Check the result of `initial_state`, or of `sample_noise`, whose tensors cover all steps."""
     batch, first = memory.value.shape[0], int(hook == "sample_noise")
     for x in leaves(result):
         shape = tuple(getattr(x, "shape", ()))[first : first + 1]
@@ -299,7 +299,7 @@ def check_leaves(layer: str, hook: str, result: Any, memory: Memory) -> None:
 
 
 def check_state(layer: str, name: str, state: Nested, wanted: Nested, remedy: str) -> None:
-    """A state must have the tensors of another, as far as their shapes are known."""
+    """Check that a state has the tensors of another, as far as their shapes are known."""
     if not _same_form(state, wanted):
         wanted, received = (tree.map_structure(described, x) for x in (wanted, state))
         expected = f"{name} must have the structure, shapes and dtypes of {wanted}"
@@ -307,7 +307,7 @@ def check_state(layer: str, name: str, state: Nested, wanted: Nested, remedy: st
 
 
 def check_advanced(layer: str, results: Any, shape: tuple, state: Nested) -> None:
-    """What the hook `advance` returned: the weights of one step and the next state."""
+    """Check the results of the hook `advance`: the weights of one step and the next state."""
     if not isinstance(results, tuple) or len(results) != 2:
         raise_value_error(layer, "`advance` must return the weights and the next state", results)
     check_result(layer, "advance", results[0], *shape)
@@ -316,7 +316,7 @@ def check_advanced(layer: str, results: Any, shape: tuple, state: Nested) -> Non
 
 
 def _same_form(new: Nested, old: Nested) -> bool:
-    """Whether the tensors of two states have the same places, shapes and kinds of numbers."""
+    """Return whether the tensors of two states have the same paths, shapes and kinds of dtype."""
     new, old = (
         {path: x for path, x in tree.flatten_with_path(state) if x is not None}
         for state in (new, old)

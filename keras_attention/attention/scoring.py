@@ -228,7 +228,7 @@ class ScoringMixin(CheckedLayer):
         self._sizes = self.CALL.check_shapes(self.name, shapes)
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
-        """Compares every query with every key: the equation of the layer.
+        """Compare every query with every key: the equation of the layer.
 
         Args:
             query: `(B, Tq, Dp)` in `score_dtype`, as `project_query` returned it.
@@ -243,7 +243,7 @@ class ScoringMixin(CheckedLayer):
         raise NotImplementedError(f"{type(self).__name__} must define score(query, key).")
 
     def project_query(self, query: Tensor) -> Tensor:
-        """Computes the part of the score that depends on the query alone, such as W q + b.
+        """Compute the part of the score that depends on the query alone, such as W q + b.
 
         A subclass that overrides `score` inherits it.
 
@@ -256,7 +256,7 @@ class ScoringMixin(CheckedLayer):
         return query
 
     def project_key(self, key: Tensor) -> Tensor:
-        """Computes the part of the score that depends on the keys alone, once per memory.
+        """Compute the part of the score that depends on the keys alone, once per memory.
 
         Args:
             key: `(B, Tk, Dk)`.
@@ -267,7 +267,7 @@ class ScoringMixin(CheckedLayer):
         return key
 
     def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """Turns scores into weights, over the last axis.
+        """Turn scores into weights, over the last axis.
 
         Args:
             scores: `(B, Tq, Tk)`, or `(B, Tq, W)` in a window.
@@ -280,7 +280,7 @@ class ScoringMixin(CheckedLayer):
         return NORMALIZERS[self.normalizer](scores, mask)
 
     def window(self, query: Tensor, memory: Memory, position: int | Tensor | None) -> Window | None:
-        """Returns the `Window` that each query reads, or None to read the whole memory.
+        """Return the `Window` that each query reads, or None to read the whole memory.
 
         Args:
             query: `(B, Tq, Dq)`. memory: `Memory`.
@@ -290,17 +290,17 @@ class ScoringMixin(CheckedLayer):
         return None
 
     def combine(self, query: Tensor, context: Tensor) -> Tensor:
-        """Turns the context into the output of the layer."""
+        """Turn the context into the output of the layer."""
         return context
 
     def output_size(self, query_size: int, value_size: int) -> int:
-        """The features of the output, that is, of what `combine` returns."""
+        """Return the number of features of the output of `combine`."""
         return value_size
 
     def sequence_loss(
         self, weights: Tensor, query_mask: Tensor | None, memory_mask: Tensor | None
     ) -> Tensor | None:
-        """A scalar to add to the loss of the model, in validation too, or None.
+        """Return a scalar to add to the loss of the model, in validation too, or None.
 
         `keras_attention.alignment` has losses of alignments. The hook is called once per call of
         the layer or of its decoder, and never by `attend` or `step`.
@@ -379,7 +379,7 @@ class ScoringMixin(CheckedLayer):
         training: bool | None = None,
         noise: Any = None,
     ) -> Attended:
-        """Attends to a prepared memory.
+        """Attend to a prepared memory.
 
         Args:
             query, query_mask, attention_mask, use_causal_mask, position, training: as in a call.
@@ -453,7 +453,7 @@ class ScoringMixin(CheckedLayer):
         return context, weights, state, Residuals(query, None if uses_windows else scores)
 
     def _read_whole(self, query, scores, memory, window, options):
-        """Returns the context and the weights for scores of the whole memory."""
+        """Return the context and the weights for scores of the whole memory."""
         mask, position = options.masks.joined(query, memory.value), None
         if window is not None:
             position = ops.arange(ops.shape(memory.value)[1], dtype="int32")
@@ -463,10 +463,10 @@ class ScoringMixin(CheckedLayer):
         return read_values(self, weights, memory.value, drop), weights
 
     def _attend_windows(self, query, memory, window, options, more):
-        """Returns the context and the weights of windows, or None to read the whole memory.
+        """Return the context and the weights of windows, or None to read the whole memory.
 
         The whole memory is read under a mask; otherwise the 2D + 1 positions of each window are
-        gathered. Both give the same values. Gathering copies rows, so it is faster for long
+        gathered. Both give the same results. Gathering copies rows, so it is faster for long
         memories only.
         """
         drop, weights_wanted = options.drop and options.training, options.return_attention_scores
@@ -530,8 +530,8 @@ class ScoringMixin(CheckedLayer):
         return weights * gaussian(window.center, position, window.half_width)
 
     def _window(self, query, memory, position):
-        """What the hook `window` returns, with the center in `score_dtype`."""
-        # Only a class that counts steps gets their numbers.
+        """Return the result of the hook `window`, with the center in `score_dtype`."""
+        # Only a class that counts steps gets their position.
         window = self.window(query, memory, position if self.uses_position else None)
         if window is None:
             return None
@@ -540,7 +540,7 @@ class ScoringMixin(CheckedLayer):
         return window._replace(center=cast(window.center, self.score_dtype))
 
     def _projected(self, query, stored):
-        """What `project_query` returns, in `score_dtype`, or the stored result of it."""
+        """Return the result of `project_query` in `score_dtype`, or its stored result."""
         projected = self.project_query(cast(query, self.score_dtype))
         if "project_query" in self._own:
             check_result(self.name, "project_query", projected, *query.shape[:2])
@@ -548,7 +548,7 @@ class ScoringMixin(CheckedLayer):
         return projected if stored is None else restored(projected, stored)
 
     def _check_tensors(self, tensors):
-        """The tensors of a call or of `attend`, by name, and what goes with the query."""
+        """Check the tensors of a call or of `attend`, by name, and what goes with the query."""
         if "key" in tensors and tensors["key"] is None:
             tensors["key"] = tensors["value"]
         one_step = len(getattr(tensors["query"], "shape", ())) == 2
@@ -572,7 +572,7 @@ class ScoringMixin(CheckedLayer):
         return None
 
     def _members(self) -> Sequence["ScoringMixin"]:
-        """Returns the attentions that this one is made of."""
+        """Return the attentions that this one is made of."""
         return [self]
 
     def compute_output_shape(
@@ -592,7 +592,7 @@ def attend_masked(
     masks: Masks | None = None,
     **options: Any,
 ) -> Attended:
-    """Attends to a memory, as `ScoringMixin.attend` does, without checks.
+    """Attend to a memory, as `ScoringMixin.attend` does, without checks.
 
     Args:
         state: None, or the state as the layer keeps it.
@@ -647,7 +647,7 @@ def finish(
 def add_sequence_loss(
     layer: keras.layers.Layer, attention: Any, weights: Any, query_mask: Any, memory_mask: Any
 ) -> None:
-    """Adds the `sequence_loss` of an attention to a layer: the attention itself, or its decoder."""
+    """Add the `sequence_loss` of an attention to a layer: the attention itself, or its decoder."""
     weights = tree_map(lambda x: cast(x, attention.score_dtype), weights)
     loss = attention.sequence_loss(weights, query_mask, memory_mask)
     if loss is not None:
@@ -655,7 +655,7 @@ def add_sequence_loss(
 
 
 def set_weighing(layer: Any, normalizer: str, dropout: float, seed: int | None) -> None:
-    """Sets the arguments that turn scores into weights, and drop them; see `ScoringMixin`."""
+    """Set the arguments that turn scores into weights, and drop them; see `ScoringMixin`."""
     layer.normalizer = check_choice(layer.name, "normalizer", normalizer, tuple(NORMALIZERS))
     layer.dropout = check_rate(layer.name, "dropout", dropout)
     layer.seed = check_seed(layer.name, seed)
@@ -665,7 +665,7 @@ def set_weighing(layer: Any, normalizer: str, dropout: float, seed: int | None) 
 
 
 def read_values(layer, weights, value, drop, position=None):
-    """The values, summed by their weights, of which some are dropped.
+    """Sum the values by their weights, of which some are dropped.
 
     With windows, `position` and the weights are `(B, Tq, W)`: one weight for each position.
     """
@@ -679,14 +679,14 @@ def read_values(layer, weights, value, drop, position=None):
 
 
 def step_index(query: Tensor, position: int | Tensor | None) -> Tensor:
-    """Returns the index of the decoding step of each query, `(B, Tq)` or `(1, Tq)`."""
+    """Return the index of the decoding step of each query, `(B, Tq)` or `(1, Tq)`."""
     steps = ops.shape(query)[1]
     position = ops.arange(steps, dtype="int32") if position is None else position
     return ops.reshape(ops.cast(position, "int32"), (-1, steps))
 
 
 def check_hook(layer: type, name: str, original: Callable) -> None:
-    """Whether a hook takes as many arguments as the one that it overrides."""
+    """Check that a hook takes as many arguments as the hook that it overrides."""
     if not inspect.isfunction(inspect.getattr_static(layer, name)):
         return
     parameters = inspect.signature(getattr(layer, name)).parameters
@@ -701,7 +701,7 @@ def check_hook(layer: type, name: str, original: Callable) -> None:
 
 
 def check_window(layer: str, window: Any, shape: tuple) -> None:
-    """What the hook `window` returned for a query `(B, Tq, Dq)`."""
+    """Check the result of the hook `window` for a query `(B, Tq, Dq)`."""
     center, width = window, None
     if isinstance(window, Window):
         center, width = window.center, window.half_width
@@ -721,7 +721,7 @@ def check_window(layer: str, window: Any, shape: tuple) -> None:
 
 
 def check_position(layer: Any, position: Any, query_shape: tuple) -> None:
-    """A layer that counts steps needs the number of a single step; nothing else takes one."""
+    """Check `position`, which a layer that counts steps needs for a single step."""
     one_step = len(query_shape) == 2
     if not layer.uses_position:
         expected = "`position` is for attentions that count steps, such as local-m"
@@ -743,7 +743,7 @@ def check_position(layer: Any, position: Any, query_shape: tuple) -> None:
 def build_attention(
     attention: ScoringMixin, query_shape: tuple, value_shape: Any, key_shape: Any = None
 ) -> None:
-    """Builds an attention. If it has been built before, the shapes must fit."""
+    """Build an attention. If it has been built before, the shapes must fit."""
     shapes = {"query": query_shape, "value": value_shape}
     shapes |= {} if key_shape is None else {"key": key_shape}
     shapes = {name: map_shapes(lambda x: tuple(x or ()), x) for name, x in shapes.items()}
@@ -756,7 +756,7 @@ def build_attention(
 
 
 def check_steps(attention: ScoringMixin, query_size: int, value_shape: Any) -> None:
-    """Raises an error if hooks keep something between calls, or read the other queries of a call.
+    """Raise an error if hooks keep something between calls, or read the other queries of a call.
 
     A decoder traces a step with one query and repeats it, so a query alone must get what it gets
     among others.
@@ -794,7 +794,7 @@ def check_steps(attention: ScoringMixin, query_size: int, value_shape: Any) -> N
 
 
 def check_attention(layer: str, attention: Any, name: str = "attention") -> None:
-    """The attention that a decoder, or a layer of several attentions, is given."""
+    """Check the attention of a decoder, or of a layer of several attentions."""
     if not isinstance(attention, ScoringMixin):
         expected = f"`{name}` must be one layer built on ScoringMixin, called as layer(query, "
         expected += "value), such as BahdanauAttention(256)"

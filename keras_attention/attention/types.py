@@ -140,11 +140,11 @@ class DecoderAttention(Protocol):
     memory_count: int | None
 
     def _prepare(self, value: Any, key: Any = None, value_mask: Any = None) -> Memory:
-        """Makes the memory, as the public `prepare` does, without checks."""
+        """Make the memory, as the public `prepare` does, without checks."""
         ...
 
     def _state(self, memory: Memory, given: Nested = None) -> Nested:
-        """Returns the state before the first step, in the dtypes that the layer keeps; or None.
+        """Return the state before the first step, in the dtypes that the layer keeps; or None.
 
         Args:
             given: a state, or a flat list of its tensors, to check and cast instead.
@@ -152,7 +152,7 @@ class DecoderAttention(Protocol):
         ...
 
     def _begin_training(self, memory: Memory, steps: Size) -> tuple[Memory, Nested]:
-        """Samples the random numbers of all steps, before a loop around `_attend`.
+        """Sample the random numbers of all steps, before a loop around `_attend`.
 
         Returns:
             The memory, with dropout that is the same at every step, and the noise of all steps,
@@ -163,7 +163,7 @@ class DecoderAttention(Protocol):
     def _attend(
         self, query: Tensor, memory: Memory, state: Nested, options: AttendOptions
     ) -> tuple[Nested, Nested, Nested, Nested]:
-        """Computes the scores, the weights and the context of all queries.
+        """Compute the scores, the weights and the context of all queries.
 
         Args:
             query: `(B, Tq, Dq)`, zero where it is masked.
@@ -176,7 +176,7 @@ class DecoderAttention(Protocol):
         ...
 
     def _output_product(self) -> tuple[list[Tensor], Callable[[Tensor], Tensor]] | None:
-        """Returns the kernels of `combine` and its activation, if it is that of one product.
+        """Return the kernels of `combine` and its activation, if it is that of one product.
 
         The last kernel multiplies the context, a kernel before it the query. A decoder then
         computes their gradients after its loop. None: `combine` is a part of the attention.
@@ -207,8 +207,8 @@ class Step(NamedTuple):
         ...         return ops.zeros((ops.shape(memory.value)[0], 1))
         ...     def advance(self, step, state):
         ...         state = state + ops.exp(ops.mean(step.query[:, 0], axis=-1, keepdims=True))
-        ...         place = ops.arange(step.memory.value.shape[1], dtype=state.dtype)
-        ...         scores = -ops.square(place - state)
+        ...         index = ops.arange(step.memory.value.shape[1], dtype=state.dtype)
+        ...         scores = -ops.square(index - state)
         ...         return self.weigh(ops.expand_dims(scores, 1), step.mask, state), state
         >>> query, value = numpy.zeros((1, 3, 2), "float32"), numpy.ones((1, 5, 2), "float32")
         >>> _, weights = MovingAttention()(query, value, return_attention_scores=True)

@@ -167,7 +167,7 @@ class AttentionRNN(Decoder):
             self.cell.build((batch, features + self._fed_size))
 
     def _unroll(self, sequences, memory, state, mask, scores_wanted, training):
-        """Runs all steps; returns the outputs, the weights and the last state."""
+        """Run all steps; return the outputs, the weights and the last state."""
         sequences = ops.cast(sequences, self.compute_dtype)
         position, last_position = step_positions(sequences, state.position, mask)
         options = {"return_attention_scores": scores_wanted, "training": training}
@@ -204,7 +204,7 @@ class AttentionRNN(Decoder):
         return outputs, weights, DecoderState(cells, fed, attention_state, last_position)
 
     def _as_ops(self, inputs, memory, options):
-        """Returns a step and its ops, for `recur`; its dropout masks, and its inputs."""
+        """Return a step and its ops, for `recur`; its dropout masks, and its inputs."""
         (sequences, mask, position, noise), output = inputs, None
         cell = CellOps(self.cell, sequences, options["training"])
         named_ops = dict(cell.ops)
@@ -220,7 +220,7 @@ class AttentionRNN(Decoder):
         return step, named_ops, cell.dropout, (None, mask, position, noise)
 
     def _run_any_cell(self, inputs, memory, carry, options):
-        """Runs a loop over any cell, which the backend differentiates."""
+        """Run a loop over any cell, which the backend differentiates."""
         step_ops = StepOps(self._call_cell, self.attends_inside)
         call = AttentionOp(self.attention, memory, **options).call
         step = functools.partial(self._one_step, step_ops, call)
@@ -236,7 +236,7 @@ class AttentionRNN(Decoder):
         return output, DecoderState(cells, fed, last, state.position + 1), weights
 
     def _one_step(self, step_ops, call, carry, inputs, dropout=None):
-        """Runs one step of the equation in the docstring; a masked step keeps its carry.
+        """Run one step of the equation in the docstring; a masked step keeps its carry.
 
         Args:
             step_ops: `StepOps`. call: calls an op by its name.
@@ -266,7 +266,7 @@ class AttentionRNN(Decoder):
         return output, tree.pack_sequence_as(states, tree.flatten(new))
 
     def _joined(self, output, attended):
-        """Returns the output of a step, by `output_mode`."""
+        """Return the output of a step, by `output_mode`."""
         if self.output_mode == "concat":
             return ops.concatenate([attended, output], axis=-1)
         return output if self.output_mode == "cell" else attended
@@ -287,13 +287,13 @@ class AttentionRNN(Decoder):
 
     @property
     def _fed_size(self) -> int:
-        """The features that a step appends to its inputs."""
+        """Return the number of features that a step appends to its inputs."""
         feeds = self.query == "previous" or self.input_feeding
         return self._attention_size if feeds else 0
 
     @property
     def attends_inside(self) -> bool:
-        """Whether the attention runs inside the recurrence. Otherwise it runs once, after it."""
+        """Return whether the attention runs inside the recurrence; otherwise once, after it."""
         return self.query == "previous" or self.input_feeding or self.attention.has_state
 
     def compute_output_shape(
@@ -307,7 +307,7 @@ class AttentionRNN(Decoder):
 
 
 def step_positions(sequences: Tensor, start: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Returns the position of every step, `(B, T)`, and the position after the last one.
+    """Return the position of every step, `(B, T)`, and the position after the last one.
 
     Masked steps do not count.
     """
@@ -322,7 +322,7 @@ def step_positions(sequences: Tensor, start: Tensor, mask: Tensor | None) -> tup
 
 
 def samples_in_step(attention: ScoringMixin) -> bool:
-    """Returns whether a step may draw random numbers, as a `Dropout` layer in a hook does.
+    """Return whether a step may draw random numbers, as a `Dropout` layer in a hook does.
 
     The generators of the mixin itself sample before the loop.
     """

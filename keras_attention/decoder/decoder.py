@@ -1,4 +1,4 @@
-"""The base of decoders: they read a memory, and they decode step by step."""
+"""The base of decoders: they attend to a memory, and they decode step by step."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ class Decoder(CheckedLayer):
     input_feeding = return_state = False
 
     def _take_attention(self, attention, what, parts):
-        """Sets the attention, and declares as many memories as it takes.
+        """Set the attention, and declare as many memories as it takes.
 
         `parts` are what else the decoder runs, `(name, part)`, in an error called `what`.
         """
@@ -73,7 +73,7 @@ class Decoder(CheckedLayer):
         self.CALL, self.STEP = self.CALL.of_each(count), self.STEP.of_each(count)
 
     def _build_attention(self, query_size, sequences_shape, memory_shape):
-        """Checks the shapes, builds the attention, and returns the shape of the sequences."""
+        """Check the shapes, build the attention, and return the shape of the sequences."""
         shapes = {"sequences": sequences_shape, "memory": memory_shape}
         self._sizes = self.CALL.check_shapes(self.name, shapes)
         build_attention(self.attention, (sequences_shape[0], query_size), memory_shape)
@@ -116,14 +116,14 @@ class Decoder(CheckedLayer):
         return results if len(results) > 1 else outputs
 
     def prepare(self, memory: Tensor, memory_mask: Tensor = None) -> Memory:
-        """Projects the keys of a memory for `step`. Pass the mask: it does not propagate here."""
+        """Project the keys of a memory for `step`. Pass the mask: it does not propagate here."""
         self._check_built("decoding")
         tensors = {"memory": memory, "memory_mask": memory_mask}
         self.CALL.check(self.name, tensors, self._sizes, "prepare(memory, memory_mask=mask)")
         return self.attention._prepare(memory, value_mask=memory_mask)
 
     def get_initial_state(self, memory: Memory, initial_state: Any = None) -> DecoderState:
-        """Returns the state before the first `step`.
+        """Return the state before the first `step`.
 
         memory: from `prepare`. initial_state: as in a call.
         """
@@ -137,7 +137,7 @@ class Decoder(CheckedLayer):
             raise_value_error(self.name, f"{expected}before the first step", memory)
 
     def _first_state(self, memory, initial_state):
-        """The state before the first step; see the argument `initial_state` of a call."""
+        """Return the state before the first step; see the argument `initial_state` of a call."""
         attention, value = self.attention, leaves(memory.value)[0]
         batch = ops.shape(value)[0]
         groups = dict(self._state_shapes)
@@ -172,7 +172,7 @@ class Decoder(CheckedLayer):
     def step(
         self, inputs: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, DecoderState, Tensor]:
-        """Runs one step. Without dropout, repeated steps give the outputs of one call.
+        """Run one step. Without dropout, repeated steps give the outputs of one call.
 
         Args:
             inputs: x_i, `(B, D)`.
@@ -204,7 +204,7 @@ class Decoder(CheckedLayer):
 
 
 def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) -> None:
-    """Checks a flat list of states.
+    """Check a flat list of states.
 
     Args:
         name: the argument that holds the states.
@@ -249,7 +249,7 @@ def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) 
 
 
 def _remedy(received, shapes):
-    """Returns how to fix an initial state of these shapes."""
+    """Return how to fix an initial state of these shapes."""
     pairs = zip(shapes, received, strict=False)
     sizes = [size for (size, *_), shape in pairs if shape[1:] != (size,)]
     if sizes and len(received) <= len(shapes) and all(len(shape) == 2 for shape in received):

@@ -104,7 +104,7 @@ class DecoderStack(Decoder):
             width = output_size(rnn.cell) + self._attention_size
 
     def _unroll(self, sequences, memory, state, mask, scores_wanted, training):
-        """All steps. The returned state is the first one, because no call returns the last."""
+        """Run all steps; return the first state, because no call returns the last one."""
         sequences, back = ops.cast(sequences, self.compute_dtype), None
         if mask is not None:
             # With the valid steps first, no layer needs a mask, which cuDNN may not accept: later
@@ -170,7 +170,7 @@ class DecoderStack(Decoder):
 
 
 def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: Any) -> Tensor:
-    """The outputs of a recurrent layer at all steps, which are all valid."""
+    """Return the outputs of a recurrent layer at all steps, which are all valid."""
     if _wants_its_call(rnn, sequences, training):
         outputs = rnn(sequences, initial_state=states, training=training)
         return outputs[0] if rnn.return_state else outputs
@@ -192,7 +192,7 @@ def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: 
 
 
 def _wants_its_call(rnn, sequences, training):
-    """Whether to call a layer of Keras as it is. On a GPU it may use cuDNN."""
+    """Return whether to call a layer of Keras as it is. On a GPU it may use cuDNN."""
     if Place.of(sequences).device == "gpu" and getattr(rnn, "use_cudnn", False):
         return True
     kinds = keras.layers.RNN, keras.layers.LSTM, keras.layers.GRU

@@ -174,7 +174,7 @@ class FeatureAttention(CheckedLayer):
     def compute_mask(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, inputs: Tensor, mask: Tensor = None
     ) -> Tensor:
-        """True for the steps that have a value."""
+        """Return a mask that is True for the steps that have a value."""
         return mask if mask is None or len(mask.shape) == 2 else ops.any(mask, axis=-1)
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
@@ -182,7 +182,7 @@ class FeatureAttention(CheckedLayer):
         return (*tuple(inputs_shape or ())[:2], output_size(self.cell))
 
     def _check_shape(self, shape: Any) -> dict[str, int]:
-        """The sizes that the layer is built for, which include the number of steps."""
+        """Return the sizes that the layer is built for, which include the number of steps."""
         sizes = self.CALL.check_shapes(self.name, {"inputs": shape})
         steps = shape[1]
         if not isinstance(steps, int) or steps < 1:

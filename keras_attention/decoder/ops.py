@@ -42,7 +42,7 @@ class CellStep(Protocol):
     def __call__(
         self, call: Callable[..., Any], inputs: Any, feed: Any, states: Any, dropout: Any
     ) -> tuple[Tensor, Nested]:
-        """Runs one step; returns the output of the last cell, and the new states.
+        """Run one step; return the output of the last cell, and the new states.
 
         Args:
             call: calls an op by its name.
@@ -63,7 +63,7 @@ class StepOps(NamedTuple):
 
 
 def runs_as_ops(cell: Any, training: bool | None) -> bool:
-    """Returns whether the loop can run this cell, or every cell of this stack, as ops."""
+    """Return whether the loop can run this cell, or every cell of this stack, as ops."""
     cells, known = cells_of(cell), set()
     if isinstance(cell, keras.layers.StackedRNNCells) and type(cell).call not in STACKS:
         return False
@@ -112,7 +112,7 @@ class CellOps:
         self.dropout = [op.dropout for op in self.cells]
 
     def step(self, call, inputs, feed, states, dropout):
-        """Runs one step, as a `CellStep`."""
+        """Run one step, as a `CellStep`."""
         states = states if self.stacked else [states]
         below, new = feed, []
         for op, mask, state in zip(self.cells, dropout, states, strict=True):
@@ -124,7 +124,7 @@ class CellOps:
 
 
 class _Kernels:
-    """The weights of a GRU or LSTM cell, of which those of the inputs are multiplied at once.
+    """The weights of a GRU or LSTM cell; products of the inputs are computed before the loop.
 
     Args:
         cell: the Keras cell.
@@ -153,7 +153,7 @@ class _Kernels:
             self.kernel, self.bias, self.feed_bias = kernel[:size], self.feed_bias, None
 
     def input_projections(self, *ends):
-        """Multiplies the inputs of all steps by blocks of columns, which end at `ends`."""
+        """Multiply the inputs of all steps by blocks of columns, which end at `ends`."""
         if self.inputs is None:
             return []
         kernels = ops.split(self.kernel, list(ends), axis=1)
@@ -169,7 +169,7 @@ def _plus(x, bias):
 
 
 def _upcast(cell, x):
-    """Casts to at least float32, for gates. Products, their sums and states keep their dtype."""
+    """Cast to at least float32, for gates. Products, their sums and states keep their dtype."""
     return ops.cast(x, "float64" if cell.compute_dtype == "float64" else "float32")
 
 
@@ -198,12 +198,12 @@ class GRUOp(Op):
         super().__init__(leaves(self.structure), kernels.input_projections(self.gates))
 
     def named_ops(self) -> dict[str, Op]:
-        """Returns the ops of a step, by name."""
+        """Return the ops of a step, by name."""
         reset = {} if self.reset_op is None else {f"{self.name} reset": self.reset_op}
         return {self.name: self, **reset}
 
     def step(self, call, feed, state):
-        """Returns the output and the new state. `feed`: an empty list, or what the step feeds."""
+        """Return the output and the new state. `feed`: an empty list, or what the step feeds."""
         hidden = state[0] if isinstance(state, (list, tuple)) else state
         upcast = functools.partial(_upcast, self.cell)
         gates, new, *inner = map(upcast, call(self.name, *feed, hidden))
@@ -249,7 +249,7 @@ class GRUOp(Op):
         return kernels + biases
 
     def _by_kernel(self, grad_output):
-        """Returns the gradients of the products of the feed, if any, and of the state."""
+        """Return the gradients of the products of the feed, if any, and of the state."""
         total, new, *inner = grad_output
         return [[total, new]] * (self.structure[0] is not None) + [[total, *inner]]
 
@@ -271,11 +271,11 @@ class LSTMOp(ProductOp):
         super().__init__(products, kernels.feed_bias, kernels.input_projections())
 
     def named_ops(self) -> dict[str, Op]:
-        """Returns the ops of a step, by name."""
+        """Return the ops of a step, by name."""
         return {self.name: self}
 
     def step(self, call, feed, state):
-        """Returns the output and the new states. `feed`: an empty list, or what the step feeds."""
+        """Return the output and the new states. `feed`: an empty list, or what the step feeds."""
         hidden, memory = state
         (total,) = call(self.name, *feed, hidden)
         write, forget, new, read = ops.split(_upcast(self.cell, total), 4, axis=-1)
@@ -299,7 +299,7 @@ class OutputOp(ProductOp):
         self.activation = activation
 
     def step(self, call: Callable[..., Any], query: Tensor, context: Tensor) -> Tensor:
-        """Returns the output of the attention."""
+        """Return the output of the attention."""
         (total,) = call("output", *(query, context)[-self.count :])
         return self.activation(total)
 
@@ -307,7 +307,7 @@ class OutputOp(ProductOp):
 class AttentionOp(AutomaticOp):
     """The attention of one step: `forward(params, query, state, noise, position)` is `Attended`.
 
-    The parameters are the keys, the values and the mask of the memory, as numbers, and the weights
+    The parameters are the keys, the values and the mask of the memory, as 0 and 1, and the weights
     of the layer.
 
     Args:
@@ -344,7 +344,7 @@ class AttentionOp(AutomaticOp):
         return [*memory, *map(value_of, float_weights(self.attention))]
 
     def call(self, name: str, *args: Nested) -> Attended:
-        """Attends without a gradient of its own, in place of the `call` of `recur`."""
+        """Attend without a gradient of its own, in place of the `call` of `recur`."""
         return self.forward([], *args)[0]
 
     def forward(self, params, *args, residuals=None, casts=True):

@@ -16,7 +16,7 @@ __all__ = ["cut_empty", "cut_lengths", "pad_empty", "pad_lengths"]
 def pad_empty(
     sequences: Tensor, memory: Memory, state: DecoderState, mask: Tensor | None
 ) -> tuple[Tensor, Memory, DecoderState, Tensor | None]:
-    """Adds a sample of zeros to an empty batch, and a step to no steps, for a loop to run.
+    """Add a sample of zeros to an empty batch, and a step to no steps, for a loop to run.
 
     `cut_empty` removes them from the results, so gradients exist.
     """
@@ -38,7 +38,7 @@ def cut_empty(
     state: DecoderState,
     results: tuple[Tensor, Nested, DecoderState],
 ) -> tuple[Tensor, Nested, DecoderState]:
-    """Returns the results of a loop without what `pad_empty` added.
+    """Return the results of a loop without what `pad_empty` added.
 
     Args:
         sequences, memory, state: as before `pad_empty`.
@@ -57,7 +57,7 @@ def cut_empty(
 def pad_lengths(
     attention: DecoderAttention, inputs: tuple, memory: Memory, carry: tuple
 ) -> tuple[tuple, Memory, tuple]:
-    """Rounds the lengths of the inputs `(T, B, ...)` and of a memory up, if they are unknown.
+    """Round the lengths of the inputs `(T, B, ...)` and of a memory up, if they are unknown.
 
     XLA then compiles few programs for all lengths. `cut_lengths` removes the padding.
     """
@@ -73,7 +73,7 @@ def pad_lengths(
 def cut_lengths(
     inputs: tuple, memory: Memory, carry: tuple, last: tuple, outputs: tuple
 ) -> tuple[tuple, tuple]:
-    """Returns the last carry and the outputs of a loop without what `pad_lengths` added."""
+    """Return the last carry and the outputs of a loop without what `pad_lengths` added."""
     (cells, fed, state), (outputs, weights) = last, outputs
     steps = ops.shape(inputs[0])[0]
     weights = tree_map(lambda x, y: x[:steps, :, : ops.shape(y)[1]], weights, memory.value)

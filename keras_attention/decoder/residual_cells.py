@@ -77,6 +77,6 @@ class ResidualRNNCells(keras.layers.StackedRNNCells):
         return total, new
 
     def query(self, states: Nested) -> Tensor:
-        """The output that belongs to the states: the query of an attention before the cell."""
+        """Return the output that belongs to the states: the query before the cell."""
         first = [tree.flatten(state)[0] for state in states]
         return sum(first[1:], first[0])

@@ -28,7 +28,7 @@ class MultiHead(Composite):
 
     Each head is a copy of the attention, with weights and a state of its own. All heads see the
     whole query and the whole key. Each reads its own part of the values, Dv / H features, so H
-    heads read as many numbers as one attention. With U / H units each, scoring costs no more.
+    heads read as many values as one attention. With U / H units each, scoring costs no more.
 
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features, H heads.
 
@@ -134,7 +134,7 @@ class MultiHead(Composite):
     def head_weights(
         self, query: Tensor, memory: Memory, state: Any = None, **options: Any
     ) -> Tensor:
-        """Returns the weights of each head, whose mean a call returns.
+        """Return the weights of each head, whose mean a call returns.
 
         For a decoder, pass the queries of its steps: with query="current", the outputs of its cell.
 
@@ -192,13 +192,13 @@ class MultiHead(Composite):
 
 
 def _head(attention, number, dtype):
-    """A copy of an attention that differs in its name and in its random numbers."""
+    """Copy an attention, with another name and another seed."""
     config = _seeded(attention.get_config(), number)
     return type(attention).from_config({**config, "name": f"head_{number}", "dtype": dtype})
 
 
 def _seeded(config: Nested, number: int) -> Nested:
-    """A configuration with other seeds, and with layers of its own."""
+    """Return a configuration with other seeds, and with layers of its own."""
     if isinstance(config, (list, tuple)):
         return type(config)(_seeded(x, number) for x in config)
     if not isinstance(config, dict):

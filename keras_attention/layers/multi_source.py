@@ -105,7 +105,7 @@ class MultiSource(Composite):
     def output_size(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, query_size: int, value_size: list[int]
     ) -> int:
-        """The features of all outputs. `value_size` lists the features of each memory."""
+        """Sum the features of all outputs. `value_size` lists the features of each memory."""
         pairs = zip(self.attentions, value_size, strict=True)
         return sum(one.output_size(query_size, size) for one, size in pairs)
 
@@ -145,7 +145,7 @@ class MultiSource(Composite):
     def sequence_loss(
         self, weights: list[Tensor], query_mask: Tensor | None, memory_mask: list | None
     ) -> Tensor | None:
-        """The sum of the losses of the attentions. `weights` and `memory_mask` are lists."""
+        """Sum the losses of the attentions. `weights` and `memory_mask` are lists."""
         masks = [None] * len(self.attentions) if memory_mask is None else memory_mask
         each = zip(self.attentions, weights, masks, strict=True)
         losses = [one.sequence_loss(x, query_mask, mask) for one, x, mask in each]
