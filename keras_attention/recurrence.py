@@ -1,35 +1,34 @@
-"""A recurrence whose weight gradients are computed after the loop.
+"""A recurrence whose parameter gradients are computed after the loop.
 
 The problem. A step of a decoder multiplies small matrices by large kernels. Automatic
 differentiation computes the gradient of every kernel at every step, so it adds up T products of the
 size of the kernel. It also stores every intermediate result.
 
-The idea. A step is made of *sites*, which hold the weights, and of elementwise code between them.
-The forward pass stores what each site received and returned. The backward pass has two stages:
+The idea. A step is made of *ops*, which hold the parameters, and of elementwise code between them.
+The forward pass stores the arguments and the results of each op. The backward pass has two stages:
 
 1. A loop from the last step to the first reads the stored results instead of computing them again,
-   and differentiates the code between the sites. Each site turns the gradients of its results into
+   and differentiates the code between the ops. Each op turns the gradients of its results into
    gradients of its arguments.
-2. After the loop, each site computes the gradients of its weights from all steps at once. For a
+2. After the loop, each op computes the gradients of its parameters from all steps at once. For a
    product this is one large product, several times as fast as the sum of T small ones. An
-   automatic site without gradients of its own for its weights does so on JAX with a GPU alone;
-   elsewhere its loop adds up.
+   `AutomaticOp` does so on JAX with a GPU alone; elsewhere the loop adds its gradients up.
 
-The cost. For each step, memory holds the carry, the arguments and results of the sites, and the
+The cost. For each step, memory holds the carry, the arguments and results of the ops, and the
 gradients of the results. A tensor that several of them share is stored once.
 
-A plain recurrent network, h_t = tanh(x_t + h_{t-1} W), with one site:
+A plain recurrent network, h_t = tanh(x_t + h_{t-1} W), with one op:
 
     >>> import numpy
     >>> from keras import ops
-    >>> from keras_attention.recurrence import product, recur
+    >>> from keras_attention.recurrence import ProductOp, recur
     >>> x, kernel = ops.ones((100, 2, 3)), ops.ones((3, 3))
-    >>> sites = {"state": product([kernel], added=[x])}
+    >>> product = ProductOp([kernel], input_projections=[x])
     >>> def step(call, hidden, inputs, constants):
-    ...     (total,) = call("state", hidden)
+    ...     (total,) = call("product", hidden)
     ...     hidden = ops.tanh(total)
     ...     return hidden, hidden
-    >>> last, outputs = recur(step, sites, ops.zeros((2, 3)), inputs=None)
+    >>> last, outputs = recur(step, {"product": product}, ops.zeros((2, 3)), inputs=None)
     >>> tuple(outputs.shape)
     (100, 2, 3)
 
@@ -40,7 +39,7 @@ kernels); https://arxiv.org/abs/1606.03401 (what to store in a backward pass thr
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from keras_attention._spec import is_floating
 from keras_attention._typing import Nested, Tensor
@@ -49,135 +48,166 @@ from keras_attention.backend import (
     capture_compiling,
     execution_context,
     jit,
+    kernel_gradient,
     leaves,
     linearize,
     ops,
+    project,
     scan,
     tree_map,
     unflatten_as,
     vjp,
 )
 from keras_attention.ops.gradients import weight_gradients
-from keras_attention.ops.matmul import kernel_gradient, stored_transposed, sum_of_rows
 from keras_attention.ops.matmul import project as multiply
+from keras_attention.ops.matmul import stored_transposed, sum_of_rows
 
-__all__ = ["Site", "automatic", "product", "recur"]
+__all__ = ["MAX_VECTORIZED", "AutomaticOp", "Op", "ProductOp", "Step", "recur"]
 
-# Steps are differentiated side by side as long as the numbers of a site's weights, times the steps,
-# are at most these. A temporary of that size has 512 MiB in float32, and a decoder of
-# `benchmarks/gpu_programs.py` needs one group for its 50 steps.
-MOST_SIDE_BY_SIDE = 2**27
+# Largest (parameters x steps) that one vectorized gradient may cover: 2**27 float32 values, 512
+# MiB. A decoder of `benchmarks/gpu_programs.py` then needs one group for its 50 steps.
+MAX_VECTORIZED = 2**27
 
 
-class Site(NamedTuple):
-    """A function with weights, which each step calls once.
+class Op:
+    """A function with parameters, which each step calls once, and its gradient.
 
-    "One step" means tensors `(B, ...)`; "all steps" means `(T, B, ...)`. The weights have no axis
-    of steps.
+    "One step" means tensors `(B, ...)`; "all steps" means `(T, B, ...)`. The parameters have no
+    axis of steps.
 
     Attributes:
-        weights: floating-point tensors, in a list.
-        apply: `apply(weights, *arguments)` returns `(results, residuals)` of one step. Arguments,
-            results and residuals are tensors in any nesting. The residuals are stored for the two
-            functions below.
-        backward: `backward(prepared, residuals, grad_output, *arguments)` returns gradients of the
-            floating-point arguments of one step, in a list in their order.
-        grad_params: `grad_params(weights, residuals, grad_output, *arguments)` returns gradients of
-            the weights from all steps at once. If it is None, `backward` returns them after those
-            of the arguments, and the loop adds them up.
-        prepare: computes `prepared` from the weights, once before the loop.
-        added: one tensor of all steps for each of the first results. Each step adds its slice.
+        params: floating-point tensors.
+        input_projections: one tensor of all steps for each of the first results. Each step adds its
+            slice.
+        sums_in_loop: whether the loop adds up the gradients of the parameters, which `backward`
+            then returns after those of the arguments. Otherwise `grad_params` computes them.
     """
 
-    weights: list[Tensor]
-    apply: Callable[..., tuple[Nested, Nested]]
-    backward: Callable[..., list[Tensor]]
-    grad_params: Callable[..., list[Tensor]] | None = None
-    prepare: Callable[[list[Tensor]], Any] = list
-    added: Sequence[Tensor] = ()
+    sums_in_loop = False
+
+    def __init__(self, params: list[Tensor], input_projections: Sequence[Tensor] = ()) -> None:
+        self.params, self.input_projections = params, list(input_projections)
+
+    def forward(self, params: list[Tensor], *args: Nested) -> tuple[Nested, Nested]:
+        """Compute `(results, residuals)` of one step; the residuals are stored for the gradients.
+
+        Arguments, results and residuals are tensors in any nesting.
+        """
+        raise NotImplementedError
+
+    def prepare(self, params: list[Tensor]) -> list[Tensor]:
+        """Computes, once before the backward loop, what `backward` needs of the parameters."""
+        return params
+
+    def backward(
+        self, prepared: list[Tensor], residuals: Nested, grad_output: Nested, *args: Nested
+    ) -> list[Tensor]:
+        """Compute the gradients of the floating-point arguments of one step, in their order."""
+        raise NotImplementedError
+
+    def grad_params(
+        self, params: list[Tensor], residuals: Nested, grad_output: Nested, *args: Nested
+    ) -> list[Tensor]:
+        """Compute the gradients of the parameters from all steps at once."""
+        raise NotImplementedError
 
 
-def product(
-    kernels: list[Tensor], bias: Tensor | None = None, added: Sequence[Tensor] = ()
-) -> Site:
-    """The site x W + y V + ... + b, with one argument for each kernel and one result."""
-    count = len(kernels)
-
-    def apply(weights, *xs):
-        products = [multiply(x, kernel) for x, kernel in zip(xs, weights[:count], strict=True)]
-        return [functools.reduce(ops.add, [*products, *weights[count:]])], []
-
-    def backward(transposed, _, grad_output, *xs):
-        return [multiply(grad_output[0], kernel) for kernel in transposed]
-
-    def grad_params(weights, _, grad_output, *xs):
-        biases = [sum_of_rows(grad_output[0])] * (len(weights) - count)
-        return [kernel_gradient(x, grad_output[0]) for x in xs] + biases
-
-    return Site(
-        weights=leaves([*kernels, bias]),
-        apply=apply,
-        backward=backward,
-        grad_params=grad_params,
-        prepare=lambda weights: [*map(stored_transposed, weights[:count])],
-        added=added,
-    )
-
-
-def automatic(
-    weights: list[Tensor],
-    function: Callable[..., tuple[Nested, Nested]],
-    grad_params: Callable[..., list[Tensor]] | None = None,
-) -> Site:
-    """The site of any function, differentiated automatically.
-
-    Without `grad_params`, the loop adds up the gradients of the weights. On JAX with a GPU, which
-    wants few large operations, they are computed after the loop, from many steps side by side.
+class ProductOp(Op):
+    """Computes x W + y V + ... + b, from one argument for each kernel.
 
     Args:
-        weights, grad_params: see `Site`.
-        function: `function(weights, residuals, *arguments)` returns `(results, residuals)` of one
-            step. In the forward pass the residuals that it is given are None. The backward pass
-            calls it again, with those that it returned.
+        kernels: W, V and so on. bias: b, or None. input_projections: see `Op`.
     """
-    if grad_params is None and execution_context(*weights).vectorizes:
 
-        def again(weights, residuals, *arguments):
-            return function(weights, residuals, *arguments)[0]
+    def __init__(
+        self,
+        kernels: list[Tensor],
+        bias: Tensor | None = None,
+        input_projections: Sequence[Tensor] = (),
+    ) -> None:
+        super().__init__(leaves([kernels, bias]), input_projections)
+        self.count = len(kernels)
 
-        def grad_params(weights, residuals, grad_output, *arguments):
-            numbers = sum(math.prod(x.shape) for x in weights)
-            size = MOST_SIDE_BY_SIDE // max(1, numbers)
-            return weight_gradients(again, weights, grad_output, size, residuals, *arguments)
+    def forward(self, params, *args):
+        products = map(multiply, args, params[: self.count])
+        return [functools.reduce(ops.add, [*products, *params[self.count :]])], []
 
-    def apply(weights, *arguments):
-        return function(weights, None, *arguments)
+    def prepare(self, params):
+        return [*map(stored_transposed, params[: self.count])]
 
-    def backward(weights, residuals, grad_output, *arguments):
-        def run(floats, *traced):
+    def backward(self, prepared, residuals, grad_output, *args):
+        return [project(grad_output[0], kernel) for kernel in prepared]
+
+    def grad_params(self, params, residuals, grad_output, *args):
+        kernels = [kernel_gradient(x, grad_output[0]) for x in args]
+        return kernels + [sum_of_rows(grad_output[0])] * (len(params) - self.count)
+
+
+class AutomaticOp(Op):
+    """Differentiates its `forward` automatically.
+
+    The backward pass calls `forward` again, with the stored residuals. The loop adds up the
+    gradients of the parameters. On JAX with a GPU, which wants few large operations, they are
+    computed after the loop, many steps in one vectorized call.
+    """
+
+    def __init__(self, params: list[Tensor]) -> None:
+        super().__init__(params)
+        self.sums_in_loop = not execution_context(*params).vectorizes
+
+    def forward(self, params, *args, residuals=None):
+        """Compute `(results, residuals)`. `residuals`: those of the forward pass, or None."""
+        raise NotImplementedError
+
+    def backward(self, prepared, residuals, grad_output, *args):
+        def run(floats, params):
             rest = iter(floats)
-            now = tree_map(lambda x: next(rest) if is_floating(x) else x, arguments)
-            return function(*traced or [weights], residuals, *now)[0], None
+            now = tree_map(lambda x: next(rest) if is_floating(x) else x, args)
+            return self.forward(params or prepared, *now, residuals=residuals)[0], None
 
-        inputs = (_floats(arguments),) if grad_params else (_floats(arguments), list(weights))
+        inputs = _floats(args), list(prepared) if self.sums_in_loop else []
         return leaves(vjp(run, inputs, grad_output)[0])
 
-    return Site(weights, apply, backward, grad_params)
+    def grad_params(self, params, residuals, grad_output, *args):
+        def run(params, residuals, *args):
+            return self.forward(params, *args, residuals=residuals)[0]
+
+        size = MAX_VECTORIZED // max(1, sum(math.prod(x.shape) for x in params))
+        return weight_gradients(run, params, grad_output, size, residuals, *args)
 
 
-def _floats(arguments):
-    return list(filter(is_floating, leaves(arguments)))
+class _Calls:
+    """Calls the ops of one step by their names, and records what their gradients need.
+
+    Args:
+        named_ops: the ops, by name.
+        params: the parameters of each op, by name, in place of its own.
+        input_projections: the slices of this step, by name.
+    """
+
+    def __init__(self, named_ops, params, input_projections):
+        self.named_ops, self.params, self.projections = named_ops, params, input_projections
+        self.arguments, self.results, self.residuals = {}, {}, {}
+
+    def __call__(self, name, *args):
+        if name in self.results:
+            raise ValueError(f"A step called the op {name!r} twice; give it two ops.")
+        results, self.residuals[name] = self.named_ops[name].forward(self.params[name], *args)
+        slices = self.projections[name]
+        if slices:
+            results = [*map(ops.add, results, slices), *results[len(slices) :]]
+        self.arguments[name], self.results[name] = args, results
+        return results
 
 
-# call(name of the site, *arguments) -> results
-Call = Callable[..., Nested]
-# step(call, carry, inputs, constants) -> (carry, outputs)
-Step = Callable[[Call, Nested, Nested, Nested], tuple[Nested, Nested]]
+# step(call, carry, inputs, constants) -> (carry, outputs). `call(name, *args)` returns the results
+# of an op.
+Step = Callable[[Callable[..., Any], Nested, Nested, Nested], tuple[Nested, Nested]]
 
 
 def recur(
     step: Step,
-    sites: dict[str, Site],
+    named_ops: dict[str, Op],
     carry: Nested,
     inputs: Nested,
     constants: Nested = None,
@@ -185,12 +215,12 @@ def recur(
     training: bool = True,
     steps: Tensor | None = None,
 ) -> tuple[Nested, Nested]:
-    """Runs a recurrence over the first axis of its inputs.
+    """Run a recurrence over the first axis of its inputs.
 
     Args:
-        step: one step. It calls every site once, by its name. It and the sites use no other tensors
+        step: one step. It calls every op once, by its name. It and the ops use no other tensors
             than these arguments: JAX may run them again, after the code around them has ended.
-        sites: the sites, by name.
+        named_ops: the ops, by name.
         carry: what goes from step to step: floating-point tensors in any nesting.
         inputs: what a step reads beside its carry, such as masks, `(T, ...)` in any nesting. No
             gradient flows to them.
@@ -203,139 +233,132 @@ def recur(
     Returns:
         The last carry, and the outputs of all steps.
     """
-    if not DIFFERENTIATES_LOOPS:
-        options = {"unroll": unroll, "steps": steps, "all_needed": training}
-        options |= {"differentiated": False}  # it has a gradient of its own
-        return _Recurrence(step, sites, options)(carry, inputs, constants, training)
+    params = {name: list(op.params) for name, op in named_ops.items()}
+    projections = {name: op.input_projections for name, op in named_ops.items()}
+    recurrence = _Recurrence(step, named_ops)
+    if DIFFERENTIATES_LOOPS:  # autograd differentiates the steps of a loop itself
+        body = functools.partial(recurrence.plain_step, params, constants)
+        return scan(body, carry, (projections, inputs), unroll=unroll)
+    forward_loop, backward, compiling = scan, recurrence.backward, capture_compiling()
+    recurrence.options = {"unroll": unroll, "steps": steps, "all_needed": training}
+    recurrence.options["differentiated"] = False  # the recurrence has a gradient of its own
+    given = (carry, params, projections), (inputs, constants)
+    if execution_context(*leaves(given[0])).compiles_loops:
+        # Without training, the forward pass may be exported for a server without XLA.
+        forward_loop = jit(scan) if training else scan
+        backward, compiling = jit(backward), compiling._replace(by_caller=True)
+    structure = []
 
-    def body(carry, x):
-        added, inputs = x
+    @ops.custom_gradient
+    def run(*tensors):
+        (carry, params, projections), (inputs, constants) = unflatten_as(given, tensors)
+        body = functools.partial(recurrence.forward_step, params, constants)
+        last, (outputs, stored) = forward_loop(
+            body, carry, (projections, inputs), **recurrence.options
+        )
+        structure[:] = [results := (last, outputs)]
+        # `backward` does not read the other outputs. Holding them would waste memory.
+        read, first = leaves(recurrence.indices), len(leaves(inputs))
+        held = [x if n in read else None for n, x in enumerate(leaves(outputs), first)]
 
-        def call(name, *arguments):
-            results, _ = sites[name].apply(sites[name].weights, *arguments)
-            return _plus_added(results, added[name])
+        def gradient(*grad_output):
+            grad_output = unflatten_as(results, leaves(grad_output))
+            with compiling.restored():
+                grads = backward(params, [*held, *stored], grad_output, inputs, constants)
+            return (*leaves(grads), *[None] * len(leaves((inputs, constants))))
 
-        return step(call, carry, inputs, constants)
+        return tuple(leaves(results)), gradient
 
-    added = {name: list(site.added) for name, site in sites.items()}
-    return scan(body, carry, (added, inputs), unroll=unroll)
+    results = run(*leaves(given))
+    return unflatten_as(structure[0], list(results))
 
 
 class _Recurrence:
-    """A recurrence with its own gradient; see `recurrence/__init__.py`."""
+    """The steps of a recurrence, forward and backward.
 
-    def __init__(self, step, sites, options):
-        self.step, self.sites, self.options = step, sites, options
-        self.places = None
+    Attributes:
+        indices: where each tensor of a step is stored: the carry, then the arguments, results and
+            residuals of the ops. An index counts the inputs of the step first, then its outputs,
+            then the tensors that are neither.
+        options: of the loops.
+    """
 
-    def __call__(self, carry, inputs, constants, training):
-        compiling = capture_compiling()
-        weights, added = {}, {}
-        for name, site in self.sites.items():
-            weights[name], added[name] = list(site.weights), list(site.added)
-        given = (carry, weights, added), (inputs, constants)
-        forward, backward = self.forward, self.backward
-        if execution_context(*leaves(given[0])).compiles_loops:
-            # Without training, the forward pass may be exported for a server without XLA.
-            forward = jit(forward) if training else forward
-            backward, compiling = jit(backward), compiling._replace(by_caller=True)
-        structure = []
+    def __init__(self, step, named_ops):
+        self.step, self.named_ops = step, named_ops
+        self.indices, self.options = None, {}
 
-        @ops.custom_gradient
-        def run(*tensors):
-            (carry, weights, added), others = unflatten_as(given, tensors)
-            results, stored = forward(carry, weights, added, *others)
-            structure[:] = [results]
-            # `backward` does not read the other outputs. Holding them would waste memory.
-            read, first = leaves(self.places), len(leaves(inputs))
-            outputs = [x if n in read else None for n, x in enumerate(leaves(results[1]), first)]
+    def plain_step(self, params, constants, carry, x):
+        """Return the new carry and the outputs."""
+        projections, inputs = x
+        return self.step(_Calls(self.named_ops, params, projections), carry, inputs, constants)
 
-            def gradient(*grad_output):
-                grad_output = unflatten_as(results, leaves(grad_output))
-                with compiling.restored():
-                    found = backward(weights, [*outputs, *stored], grad_output, *others)
-                return (*leaves(found), *[None] * len(leaves(others)))
+    def forward_step(self, params, constants, carry, x):
+        """Return the new carry, the outputs, and what else `backward` reads, each tensor once."""
+        projections, inputs = x
+        carry = _without_duplicates(carry)
+        call = _Calls(self.named_ops, params, projections)
+        new, outputs = self.step(call, carry, inputs, constants)
+        missing = self.named_ops.keys() - call.results.keys()
+        if missing:
+            raise ValueError(f"A step did not call the ops {sorted(missing)}.")
+        of_step = carry, call.arguments, call.results, call.residuals
+        stored_already = [*leaves(inputs), *leaves(outputs)]
+        stored, indices = _distinct(stored_already, leaves(of_step))
+        indices = unflatten_as(of_step, indices)
+        if self.indices not in (None, indices):
+            raise ValueError(
+                "`step` built different operations when it was traced again; it must not depend "
+                "on mutable Python state."
+            )
+        self.indices = indices
+        return new, (outputs, stored)
 
-            return tuple(leaves(results)), gradient
-
-        results = run(*leaves(given))
-        return unflatten_as(structure[0], list(results))
-
-    def forward(self, carry, weights, added, inputs, constants):
-        """The results, and for every step what else `backward` reads, each tensor once."""
-
-        def body(carry, x):
-            added, inputs = x
-            carry, arguments, results, residuals = _without_duplicates(carry), {}, {}, {}
-
-            def call(name, *args):
-                if name in results:
-                    raise ValueError(f"A step called the site {name!r} twice; give it two sites.")
-                returned, residuals[name] = self.sites[name].apply(weights[name], *args)
-                arguments[name], results[name] = args, _plus_added(returned, added[name])
-                return results[name]
-
-            new, outputs = self.step(call, carry, inputs, constants)
-            missing = self.sites.keys() - results.keys()
-            if missing:
-                raise ValueError(f"A step did not call the sites {sorted(missing)}.")
-            of_step = carry, arguments, results, residuals
-            stored_already = [*leaves(inputs), *leaves(outputs)]
-            stored, places = _distinct(stored_already, leaves(of_step))
-            places = unflatten_as(of_step, places)
-            if self.places not in (None, places):
-                raise ValueError("Every step must compute the same.")
-            self.places = places
-            return new, (outputs, stored)
-
-        last, (outputs, stored) = scan(body, carry, (added, inputs), **self.options)
-        return (last, outputs), stored
-
-    def backward(self, weights, stored, grad_output, inputs, constants):
-        """The gradients of the carry, of the weights and of what is added.
+    def backward(self, params, stored, grad_output, inputs, constants):
+        """Return the gradients of the carry, of the parameters and of the input projections.
 
         Args:
-            stored: the outputs, None in place of those that it does not read, then what `forward`
-                stored.
+            stored: the outputs, None in place of those that it does not read, then what
+                `forward_step` stored.
             grad_output: the gradients of the results.
         """
         grad_last, grad_outputs = grad_output
-        prepared, totals = {}, {}
-        for name, site in self.sites.items():
-            prepared[name] = site.prepare(weights[name])
-            if site.grad_params is None:
-                totals[name] = [*map(ops.zeros_like, weights[name])]
+        prepared = {name: op.prepare(params[name]) for name, op in self.named_ops.items()}
+        totals = {
+            name: [*map(ops.zeros_like, params[name])]
+            for name, op in self.named_ops.items()
+            if op.sums_in_loop
+        }
 
         def body(carried, x):
             (grad_carry, totals), (stored, inputs, grad_outputs) = carried, x
-            grad_carry, grad_results, grad_params = self._step_back(
+            grad_carry, grad_results, grad_params = self.backward_step(
                 prepared, stored, (grad_carry, grad_outputs), inputs, constants
             )
             totals = {name: [*map(ops.add, x, grad_params[name])] for name, x in totals.items()}
             return (grad_carry, totals), grad_results
 
-        (grad_carry, totals), grad_results = scan(
+        (grad_carry, grad_params), grad_results = scan(
             body, (grad_last, totals), (stored, inputs, grad_outputs), reverse=True, **self.options
         )
-        grad_params, grad_added = dict(totals), {}
-        _, arguments, _, residuals = self._stored_by_site(inputs, stored)
-        for name, site in self.sites.items():
-            grad_output = grad_results[name]
-            grad_added[name] = leaves(grad_output)[: len(site.added)]
-            if site.grad_params is not None:
-                grad_params[name] = site.grad_params(
-                    weights[name], residuals[name], grad_output, *arguments[name]
+        _, arguments, _, residuals = self._by_op(inputs, stored)
+        grad_projections = {}
+        for name, op in self.named_ops.items():
+            grad = grad_results[name]
+            grad_projections[name] = leaves(grad)[: len(op.input_projections)]
+            if not op.sums_in_loop:
+                grad_params[name] = op.grad_params(
+                    params[name], residuals[name], grad, *arguments[name]
                 )
-        return grad_carry, grad_params, grad_added
+        return grad_carry, {name: grad_params[name] for name in params}, grad_projections
 
-    def _step_back(self, prepared, stored, grad_output, inputs, constants):
-        """The gradients of one step: of its carry, of the results of its sites, of their weights.
+    def backward_step(self, prepared, stored, grad_output, inputs, constants):
+        """Return the gradients of one step: of its carry, of results and of parameters, by op.
 
-        The step runs again with the stored results in place of its sites, so what lies between two
-        sites is differentiated automatically. The gradients go back from the end of the step to the
-        last site, through this site, from its arguments to the site before, and so on.
+        The step runs again with the stored results in place of its ops, so the code between two ops
+        is differentiated automatically. The gradients go back from the end of the step to the last
+        op, through this op, from its arguments to the op before, and so on.
         """
-        carry, arguments, results, residuals = self._stored_by_site(inputs, stored)
+        carry, arguments, results, residuals = self._by_op(inputs, stored)
 
         def between(carry, results):
             calls_in_order = []
@@ -349,43 +372,42 @@ class _Recurrence:
         names, pull = linearize(between, carry, results)
         # The gradient of every tensor of the carry and of the results, so far; None stands for 0.
         gradients = pull(0, grad_output)
-        places = unflatten_as((carry, results), list(range(len(gradients))))
+        indices = unflatten_as((carry, results), list(range(len(gradients))))
         grad_results, grad_params = {}, {}
         for n in range(len(names) - 1, 0, -1):
             name = names[n]
-            # No earlier site reads these results, so their gradients are complete.
-            grad_results[name] = _at(places[1][name], gradients, results[name])
-            grad_inputs = self.sites[name].backward(
+            # No earlier op reads these results, so their gradients are complete.
+            grad_results[name] = _at(indices[1][name], gradients, results[name])
+            grads = self.named_ops[name].backward(
                 prepared[name], residuals[name], grad_results[name], *arguments[name]
             )
             count = len(_floats(arguments[name]))
-            grad_params[name] = grad_inputs[count:]
-            for place, more in enumerate(pull(n, grad_inputs[:count])):
+            grad_params[name] = grads[count:]
+            for index, more in enumerate(pull(n, grads[:count])):
                 if more is not None:
-                    before = gradients[place]
-                    gradients[place] = more if before is None else ops.add(before, more)
-        return _at(places[0], gradients, carry), grad_results, grad_params
+                    before = gradients[index]
+                    gradients[index] = more if before is None else ops.add(before, more)
+        return _at(indices[0], gradients, carry), grad_results, grad_params
 
-    def _stored_by_site(self, inputs, stored):
-        """The carry, and by site what it received, its results and its residuals."""
+    def _by_op(self, inputs, stored):
+        """Return the carry, and the arguments, results and residuals by op."""
         tensors = [*leaves(inputs), *stored]
-        return unflatten_as(self.places, map(tensors.__getitem__, leaves(self.places)))
+        return unflatten_as(self.indices, map(tensors.__getitem__, leaves(self.indices)))
 
 
-def _plus_added(results: Nested, added: Sequence[Tensor]) -> Nested:
-    """The results of a site, with the slices of `Site.added` for this step."""
-    return [*map(ops.add, results, added), *results[len(added) :]] if added else results
+def _floats(arguments):
+    return list(filter(is_floating, leaves(arguments)))
 
 
-def _at(places, gradients, tensors):
-    """The gradients of these tensors, from their places in a list, with zeros for None."""
-    pairs = zip(leaves(places), leaves(tensors), strict=True)
-    found = [ops.zeros_like(x) if gradients[n] is None else gradients[n] for n, x in pairs]
-    return unflatten_as(tensors, found)
+def _at(indices, gradients, tensors):
+    """Return the gradients of these tensors, from their indices in a list, with zeros for None."""
+    pairs = zip(leaves(indices), leaves(tensors), strict=True)
+    grads = [ops.zeros_like(x) if gradients[n] is None else gradients[n] for n, x in pairs]
+    return unflatten_as(tensors, grads)
 
 
 def _without_duplicates(carry):
-    """Copies a tensor that the carry holds twice, so that each place gets its own gradient."""
+    """Copy a tensor that the carry holds twice, so that each copy gets its own gradient."""
     seen, tensors = set(), []
     for x in leaves(carry):
         tensors.append(ops.copy(x) if id(x) in seen else x)
@@ -394,12 +416,12 @@ def _without_duplicates(carry):
 
 
 def _distinct(stored_already, tensors):
-    """The tensors that are not stored yet, each once; and the place of each in both lists."""
-    stored, places = [*stored_already], []
-    numbers = {id(x): n for n, x in enumerate(stored)}
+    """Return the tensors that are not stored yet, each once, and the index of each tensor."""
+    stored, indices = [*stored_already], []
+    known = {id(x): n for n, x in enumerate(stored)}
     for x in tensors:
-        if id(x) not in numbers:
-            numbers[id(x)] = len(stored)
+        if id(x) not in known:
+            known[id(x)] = len(stored)
             stored.append(x)
-        places.append(numbers[id(x)])
-    return stored[len(stored_already) :], places
+        indices.append(known[id(x)])
+    return stored[len(stored_already) :], indices

@@ -17,14 +17,17 @@ import keras
 from keras_attention._spec import Spec, check_bool, check_training, describe, masks_by_name
 from keras_attention._typing import Tensor
 from keras_attention.attention.dropped_masks import warn_of_dropped_masks
-from keras_attention.backend import REVERSES_UNROLLED_MASK
-from keras_attention.ops.matmul import cast, project
+from keras_attention.backend import REVERSES_UNROLLED_MASK, project
+from keras_attention.ops.matmul import cast
 
 __all__ = [
     *("CheckedLayer", "arguments_of", "as_in_a_call", "check_directions", "check_not_fixed"),
     *("deserialized", "float_weights", "hold", "raise_not_initialized", "serialized", "traced"),
     "with_weights",
 ]
+
+# For a type checker, no class is hashable.
+cached: Any = functools.cache
 
 FLAGS = ("use_causal_mask", "return_attention_scores")
 # Arguments of other layers, and what takes their place here.
@@ -47,7 +50,7 @@ _INSIDE = "cell", "cells", "layer"
 
 
 def as_in_a_call(layer: keras.layers.Layer, function: Callable[[], Any]) -> Any:
-    """Runs a function with the variables cast as in a call of the layer.
+    """Run a function with the variables cast as in a call of the layer.
 
     A gradient runs hooks again outside of the call, where Keras does not cast variables.
     """
@@ -57,19 +60,19 @@ def as_in_a_call(layer: keras.layers.Layer, function: Callable[[], Any]) -> Any:
 
 
 def float_weights(layer: keras.layers.Layer) -> list[keras.Variable]:
-    """The floating-point weights of a layer, frozen ones too."""
+    """Return the floating-point weights of a layer, frozen ones too."""
     return [x for x in layer.weights if "float" in x.dtype]
 
 
 def with_weights(layer: keras.layers.Layer, values: Iterable[Tensor]) -> keras.StatelessScope:
-    """A scope in which the `float_weights` of a layer have these values."""
+    """Return a scope in which the `float_weights` of a layer have these values."""
     # A scope hides the one around it, in which other weights have values: in `fit` on JAX.
     others = [(x, x.value) for x in layer.weights if "float" not in x.dtype]
     return keras.StatelessScope([*zip(float_weights(layer), values, strict=True), *others])
 
 
 def hold(holder: keras.layers.Layer, value: Any) -> None:
-    """Notes that a layer holds another, or a list of others, and what these hold."""
+    """Note that a layer holds another, or a list of others, and what these hold."""
     for part in value if isinstance(value, (list, tuple)) else [value]:
         if isinstance(part, keras.layers.Layer) and holder not in _holders.get(part, ()):
             _holders.setdefault(part, weakref.WeakSet()).add(holder)
@@ -82,7 +85,7 @@ def check_not_fixed(layer: keras.layers.Layer, name: str) -> None:
 
     A compiled function keeps the value that the argument had when the function was traced.
     """
-    if vars(layer).get("built") and name in _fixed_arguments(type(layer)):
+    if vars(layer).get("built") and name in arguments_of(type(layer)):
         raise AttributeError(
             f"{layer.name}: `{name}` is fixed once the layer is built, because compiled functions "
             f"keep its value. Make a new layer, {type(layer).__name__}.from_config("
@@ -93,7 +96,7 @@ def check_not_fixed(layer: keras.layers.Layer, name: str) -> None:
 
 
 def serialized(value: Any) -> Any:
-    """Serializes a layer, or a list of layers, and marks what others hold or call too.
+    """Serialize a layer, or a list of layers, and mark what others hold or call too.
 
     Loading makes one layer of configs with the same mark. Keras marks the second config of a layer,
     but not the first if that is inside another config.
@@ -116,7 +119,7 @@ def _mark(value, config):
 
 
 def deserialized(config: dict, names: Iterable[str], made: dict | None = None) -> dict[str, Any]:
-    """Makes the objects of some items of a config; layers with one mark are one layer."""
+    """Make the objects of some items of a config; layers with one mark are one layer."""
     made = {} if made is None else made
 
     def make(item):
@@ -141,15 +144,16 @@ def deserialized(config: dict, names: Iterable[str], made: dict | None = None) -
 
 
 def _is_called(layer):
-    """Returns whether a functional model calls a layer, which then has an output."""
+    """Return whether a functional model calls a layer, which then has an output."""
     with contextlib.suppress(AttributeError):
         # Not `layer.output`, because a functional model always has that.
-        return keras.Operation.output.fget(layer) is not None
+        output: Any = keras.Operation.output
+        return output.fget(layer) is not None
     return False
 
 
 def traced(function: Callable[..., Any], *tensors: keras.KerasTensor) -> Any:
-    """Builds the layers that a function calls, and returns the symbols of its results.
+    """Build the layers that a function calls, and return the symbols of its results.
 
     A symbolic call would leave a node in each layer. A functional model that calls such a layer too
     would not be loaded: it finds its nodes by their numbers.
@@ -169,7 +173,7 @@ def check_directions(where: str, encoder: Any) -> None:
             f"{where}: {encoder.name!r} has go_backwards=True. It returns the steps in reverse, "
             "but their mask is not reversed. Leave it out, or use keras.layers.Bidirectional."
         )
-    backward = getattr(encoder, "backward_layer", None)
+    backward: Any = getattr(encoder, "backward_layer", None)
     if not REVERSES_UNROLLED_MASK and getattr(backward, "unroll", False):
         backward.zero_output_for_mask = False
     # A model may reverse the steps again.
@@ -230,7 +234,7 @@ class CheckedLayer(keras.layers.Layer):
         return super().__call__(*args, **kwargs)
 
     def _check_call(self, arguments: dict[str, Any]) -> None:
-        """Refuses the arguments of a call, by name, that are not as declared."""
+        """Refuse the arguments of a call, by name, that are not as declared."""
         parameters, training = _parameters_of(type(self)), arguments.get("training")
         if not arguments.keys() <= parameters.keys():
             _raise_unknown_names(self.name, parameters, arguments)
@@ -248,17 +252,17 @@ class CheckedLayer(keras.layers.Layer):
 
     @property
     def score_dtype(self) -> str:
-        """The dtype of scores: at least float32, whatever the compute dtype."""
+        """Return the dtype of scores: at least float32, whatever the compute dtype."""
         return "float64" if self.compute_dtype == "float64" else "float32"
 
     def project(self, sequence: Tensor, kernel: Tensor) -> Tensor:
-        """Multiplies `(B, T, D)` by `(D, U)` in the compute dtype; returns `score_dtype`."""
+        """Multiply `(B, T, D)` by `(D, U)` in the compute dtype; return `score_dtype`."""
         dtype = self.compute_dtype
         product = project(cast(sequence, dtype), cast(kernel, dtype))
         return cast(product, self.score_dtype)
 
     def _check_built(self, before: str) -> None:
-        """Raises an error if the layer has no weights. `before` names what needs them."""
+        """Raise an error if the layer has no weights. `before` names what needs them."""
         if not self.built:
             raise ValueError(
                 f"{self.name}: the layer has no weights yet. Call it once, or its build(), before "
@@ -295,34 +299,34 @@ class CheckedLayer(keras.layers.Layer):
 
 
 def _first(value):
-    """The first item of a list, or a value that is no list."""
+    """Return the first item of a list, or a value that is no list."""
     return next(iter(value), None) if isinstance(value, (list, tuple)) else value
 
 
 def raise_not_initialized(layer: keras.layers.Layer) -> NoReturn:
-    """Raises the error of a layer without `built`, because the constructor of Keras has not run."""
+    """Raise the error of a layer without `built`, because the constructor of Keras has not run."""
     raise ValueError(
         f"{type(layer).__name__}: the constructor of the mixin has not run. Begin __init__ "
         "with super().__init__(**kwargs)."
     )
 
 
-@functools.cache
+@cached
 def _parameters_of(layer: type) -> dict[str, inspect.Parameter]:
-    """The parameters of the call of a class, by name."""
+    """Return the parameters of the call of a class, by name."""
     _, *parameters = inspect.signature(layer.call).parameters.items()
     return dict(parameters)
 
 
-@functools.cache
+@cached
 def _count_before_masks(layer: type) -> int:
-    """How many parameters of the call of a class come before the first mask."""
+    """Count the parameters of the call of a class before the first mask."""
     names = list(_parameters_of(layer))
     return next((n for n, name in enumerate(names) if name.endswith("mask")), len(names))
 
 
 def arguments_of(layer: type) -> list[str]:
-    """The constructor arguments of a class, without the arguments of every Keras layer."""
+    """List the constructor arguments of a class, without those of every Keras layer."""
     own = layer.__mro__[: layer.__mro__.index(keras.layers.Layer)]
     signatures = [inspect.signature(c.__init__) for c in own if "__init__" in vars(c)]
     kinds = {name: x.kind for s in signatures for name, x in s.parameters.items()}
@@ -330,13 +334,8 @@ def arguments_of(layer: type) -> list[str]:
     return [n for n, kind in kinds.items() if n != "self" and kind not in variadic]
 
 
-@functools.cache
-def _fixed_arguments(layer: type) -> frozenset[str]:
-    return frozenset(arguments_of(layer))
-
-
 def _check_arguments(layer: type, arguments: dict[str, Any]) -> None:
-    """Refuses arguments that neither a class nor Keras knows, and says what to write instead."""
+    """Refuse arguments that neither a class nor Keras knows, and say what to write instead."""
     own = arguments_of(layer)
     unknown = {name: x for name, x in arguments.items() if name not in own and name not in OF_KERAS}
     if not unknown:
@@ -356,7 +355,7 @@ def _check_arguments(layer: type, arguments: dict[str, Any]) -> None:
 def _raise_unknown_names(
     layer: str, parameters: dict[str, inspect.Parameter], arguments: dict
 ) -> None:
-    """Refuses arguments that the call does not know."""
+    """Refuse arguments that the call does not know."""
     unknown = arguments.keys() - parameters.keys() - {"training"}
     if unknown and not any(x.kind is x.VAR_KEYWORD for x in parameters.values()):
         name = min(unknown)

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from keras_attention._spec import raise_value_error
-from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
+from keras_attention._typing import Nested, Size, Tensor
+from keras_attention.attention.recurrent_scoring import as_state
 from keras_attention.attention.scoring import ScoringMixin, check_attention
+from keras_attention.attention.types import AttendOptions, Memory
 from keras_attention.backend import ops
 
 __all__ = ["HOOKS_OF_MEMBERS", "OF_MEMBERS", "Composite", "ends"]
@@ -17,7 +19,7 @@ HOOKS_OF_MEMBERS = "score", "project_query", "project_key", "weigh", "window"
 
 
 def ends(sizes: list[int]) -> list[int]:
-    """Where parts of these sizes end, without the last one, as `ops.split` takes it."""
+    """Return where parts of these sizes end, without the last one, as `ops.split` takes it."""
     return list(itertools.accumulate(sizes[:-1]))
 
 
@@ -44,14 +46,18 @@ class Composite(ScoringMixin):
     def _each(self, memory: Any, *others: Iterable | None) -> Iterator:
         """For each attention: itself, its memory, and its item of every other list, or None."""
         members = self._members()
-        others = [[None] * len(members) if x is None else x for x in others]
-        return zip(members, self._parts(memory), *others, strict=True)
+        lists = [[None] * len(members) if x is None else x for x in others]
+        return zip(members, self._parts(memory), *lists, strict=True)
 
-    def _read(self, query, memory, state, reading):
-        masks = self._masks(reading.masks)
-        each = self._each(memory, state, masks, reading.noise, reading.stored)
+    def _attend(
+        self, query: Tensor, memory: Memory, state: Nested, options: AttendOptions
+    ) -> tuple[Nested, Nested, Nested, Nested]:
+        masks = self._masks(options.masks)
+        each = self._each(memory, state, masks, options.noise, options.stored)
         results = [
-            one._read(query, part, state, reading._replace(masks=masks, noise=noise, stored=stored))
+            one._attend(
+                query, part, state, options._replace(masks=masks, noise=noise, stored=stored)
+            )
             for one, part, state, masks, noise, stored in each
         ]
         contexts, weights, states, residuals = zip(*results, strict=True)
@@ -62,24 +68,19 @@ class Composite(ScoringMixin):
             list(residuals),
         )
 
-    def _drop_memory(self, memory):
-        return self._join([one._drop_memory(part) for one, part in self._each(memory)])
+    def _state(self, memory: Memory, given: Nested = None) -> Nested:
+        if not self.has_state:
+            return None
+        first = [one._state(part) for one, part in self._each(memory)]
+        return first if given is None else as_state(self.name, given, first)
 
-    def _first_state(self, memory):
-        return [
-            one._first_state(part) if one.has_state else None for one, part in self._each(memory)
-        ]
-
-    _given_state = RecurrentScoringMixin._given_state
-
-    def _draw(self, memory, steps):
-        return [
-            one._sample_noise(part, steps) if one.has_state else None
-            for one, part in self._each(memory)
-        ]
+    def _begin_training(self, memory: Memory, steps: Size) -> tuple[Memory, Nested]:
+        each = [one._begin_training(part, steps) for one, part in self._each(memory)]
+        memories, noise = zip(*each, strict=True)
+        return self._join(memories), list(noise)
 
     def _check_member(self, name, attention, arguments, what="attention"):
-        """Refuses a member that cannot be one, and arguments that belong to the members."""
+        """Refuse a member that cannot be one, and arguments that belong to the members."""
         check_attention(self.name, attention, name)
         kind = type(self).__name__
         if attention.memory_count is not None:

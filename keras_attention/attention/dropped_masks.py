@@ -23,7 +23,7 @@ MASKS = {
 
 
 def warn_of_dropped_masks(layer: str, arguments: dict[str, Any]) -> None:
-    """Warns if a call has no mask for an argument that would have one up to Keras 3.15.
+    """Warn if a call has no mask for an argument that would have one up to Keras 3.15.
 
     Args:
         layer: the name of the layer that is called.
@@ -53,7 +53,7 @@ def warn_of_dropped_masks(layer: str, arguments: dict[str, Any]) -> None:
 
 
 def _operations_before(x: Any) -> Iterator[keras.Operation]:
-    """The layers and operations that a symbolic tensor comes from, inside models too."""
+    """Yield the layers and operations that a symbolic tensor comes from, inside models too."""
     if not keras.utils.is_keras_tensor(x):
         return
     # A KerasTensor that no layer produced is its own source.
@@ -75,7 +75,7 @@ def _inside(function: keras.Function) -> Iterator[keras.Operation]:
 
 
 def _keeps_steps(operation: keras.Operation) -> bool:
-    """Whether the output has the steps of the input and, up to Keras 3.15, its mask."""
+    """Return whether the output has the steps of the input and, up to Keras 3.15, its mask."""
     if not isinstance(operation, keras.layers.Layer):
         return keras.tree.flatten(operation.output)[0].dtype == "bool"  # computes a mask
     if isinstance(operation, keras.layers.InputLayer) or _marks(operation):

@@ -18,14 +18,14 @@ from keras_attention._spec import (
 )
 from keras_attention._typing import Nested, Shape, Size, Tensor
 from keras_attention.attention.scoring import ScoringMixin, check_hook, read_values
-from keras_attention.attention.types import Memory, Residuals, Step
+from keras_attention.attention.types import AttendOptions, Memory, Residuals, Step
 from keras_attention.backend import leaves, ops, swap_steps, tree_map, unflatten_as, where_valid
 from keras_attention.ops.gradients import restored
 from keras_attention.ops.masks import all_of, argmax
 from keras_attention.ops.random import scan_drawing
 from keras_attention.ops.windows.positions import sentence_span, window_mask
 
-__all__ = ["RecurrentScoringMixin", "Step"]
+__all__ = ["RecurrentScoringMixin", "as_state"]
 
 
 class RecurrentScoringMixin(ScoringMixin):
@@ -113,16 +113,18 @@ class RecurrentScoringMixin(ScoringMixin):
         return key if base_attention is None else base_attention.project_key(key)
 
     def _base_attention(self):
-        """The attention whose score this one builds on, or None."""
+        """Return the attention whose score this one builds on, or None."""
         # On PyTorch, an attribute of the class would hide the layer.
         return getattr(self, "base_attention", None)
 
     def initial_state(self, memory: Memory) -> Nested:
-        """The state before the first step: tensors `(B, ...)` in any nesting."""
+        """Return the state before the first step: tensors `(B, ...)` in any nesting."""
         raise NotImplementedError(f"{type(self).__name__} must define initial_state(memory).")
 
-    def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
-        """Compares one query with every key.
+    def score(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, query: Tensor, key: Tensor, state: Nested
+    ) -> Tensor:
+        """Compare one query with every key.
 
         Args:
             query: `(B, 1, Dp)` in `score_dtype`, as `project_query` returned it.
@@ -134,8 +136,10 @@ class RecurrentScoringMixin(ScoringMixin):
         """
         raise NotImplementedError(f"{type(self).__name__} must define score(query, key, state).")
 
-    def weigh(self, scores: Tensor, mask: Tensor, state: Nested) -> Tensor:
-        """Turns the scores of one step into weights.
+    def weigh(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, scores: Tensor, mask: Tensor, state: Nested
+    ) -> Tensor:
+        """Turn the scores of one step into weights.
 
         Args:
             scores: `(B, 1, Tk)`.
@@ -146,22 +150,22 @@ class RecurrentScoringMixin(ScoringMixin):
         return super().weigh(scores, mask)
 
     def next_state(self, state: Nested, weights: Tensor) -> Nested:
-        """The state after a step of weights `(B, Tk)`.
+        """Return the state after a step of weights `(B, Tk)`.
 
         It has the nesting, shapes and dtypes of `state`, the same keys in a dictionary.
         """
         raise NotImplementedError(f"{type(self).__name__} must define next_state(state, weights).")
 
     def sample_noise(self, memory: Memory, steps: Size) -> Nested:
-        """Random numbers for all steps of a call in training: tensors `(steps, B, ...)`, or None.
+        """Sample random numbers for all steps of a call in training: `(steps, B, ...)`, or None.
 
-        They are drawn before the loop, because a loop repeats one step and, on JAX, cannot change
+        They are sampled before the loop, because a loop repeats one step and, on JAX, cannot change
         a `keras.random.SeedGenerator`.
         """
         return None
 
     def advance(self, step: Step, state: Nested) -> tuple[Tensor, Nested]:
-        """One step: calls `weigh` and `next_state`.
+        """Run one step: call `weigh` and `next_state`.
 
         Override it if the state depends on the query, or if the step differs in training. A class
         that overrides it may leave out `score`, `weigh` and `next_state`.
@@ -177,14 +181,36 @@ class RecurrentScoringMixin(ScoringMixin):
         check_result(self.name, "weigh", weights, *step.scores.shape)
         return weights, self.next_state(state, ops.squeeze(weights, 1))
 
-    def _read(self, query, memory, state, reading):
-        masks, training, noise = reading.masks, reading.training, reading.noise
-        state = self._first_state(memory) if state is None else state
-        stored = reading.stored or Residuals()
-        window = self._window(query, memory, reading.position)
+    def _state(self, memory: Memory, given: Nested = None) -> Nested:
+        state = self.initial_state(memory)
+        check_leaves(self.name, "initial_state", state, memory)
+        cast = [ops.cast(x, self.score_dtype) if is_floating(x) else x for x in leaves(state)]
+        state = unflatten_as(state, cast)
+        if self.half_width is not None:
+            batch, length = ops.shape(memory.value)[:2]
+            # Floating point, because a decoder carries nothing else through its gradient.
+            center = ops.full((batch,), -1, dtype=self.score_dtype)
+            if self.moves_forward:
+                center = sentence_span(memory.mask, batch, length, self.score_dtype)[0]
+            state = state, center
+        return state if given is None else as_state(self.name, given, state)
+
+    def _begin_training(self, memory: Memory, steps: Size) -> tuple[Memory, Nested]:
+        memory, _ = super()._begin_training(memory, steps)
+        noise = self.sample_noise(memory, steps)
+        check_leaves(self.name, "sample_noise", noise, memory)
+        return memory, noise
+
+    def _attend(
+        self, query: Tensor, memory: Memory, state: Nested, options: AttendOptions
+    ) -> tuple[Nested, Nested, Nested, Nested]:
+        masks, training, noise = options.masks, options.training, options.noise
+        state = self._state(memory) if state is None else state
+        stored = options.stored or Residuals()
+        window = self._window(query, memory, options.position)
         query = ops.cast(query, self.score_dtype)
         (batch, steps, _), length = ops.shape(query), ops.shape(memory.value)[1]
-        of_memory = None if memory.mask is None else ops.expand_dims(memory.mask, 1)
+        memory_mask = None if memory.mask is None else ops.expand_dims(memory.mask, 1)
         mask = masks._replace(memory=None).joined(query, memory.value)
         if window is not None:
             if window.gaussian:
@@ -196,22 +222,29 @@ class RecurrentScoringMixin(ScoringMixin):
         if mask is not None:
             mask = ops.broadcast_to(mask, (batch, steps, length))
         if noise is None and training:
-            noise = self._sample_noise(memory, steps)
+            noise = self.sample_noise(memory, steps)
+            check_leaves(self.name, "sample_noise", noise, memory)
         one_query = query.shape[1] == 1
 
         def one_step(state, inputs):
             tensors, noise = inputs
-            query, mask, valid = (None if x is None else ops.expand_dims(x, 1) for x in tensors)
-            kept, place = (state, None) if self.half_width is None else state
-            near = None if training or place is None else self._near(place, length)
-            readable = all_of(of_memory, mask, near)
+            query, mask, valid = tree_map(lambda x: ops.expand_dims(x, 1), tensors)
+            inner, center = (state, None) if self.half_width is None else state
+            near = None
+            if center is not None and not training:  # within `half_width`, or before the first read
+                center_column = ops.reshape(center, (-1, 1, 1))
+                offset = ops.arange(length, dtype=self.score_dtype) - center_column
+                near = ops.logical_or(ops.abs(offset) <= self.half_width, center_column < 0)
+            readable = all_of(memory_mask, mask, near)
             projected = self._projected(query, stored.query)
-            scores = self._scores(projected, memory, kept, stored.scores)
+            scores = self._scores(projected, memory, inner, stored.scores)
             step = Step(query, projected, scores, memory, readable, noise, training)
-            results = self.advance(step, kept)
-            check_advanced(self.name, results, (query.shape[0], 1, memory.value.shape[1]), kept)
-            weights, new = ops.squeeze(results[0], 1), _cast_like(results[1], kept)
-            new = new if place is None else (new, _place_read(weights, place))
+            results = self.advance(step, inner)
+            check_advanced(self.name, results, (query.shape[0], 1, memory.value.shape[1]), inner)
+            weights, new = ops.squeeze(results[0], 1), _cast_like(results[1], inner)
+            if center is not None:
+                peak = ops.cast(argmax(weights), center.dtype)
+                new = new, ops.where(ops.any(weights > 0, axis=-1), peak, center)
             # A step that can read nothing must not forget where it was.
             valid = all_of(valid, None if readable is None else ops.any(readable, axis=-1))
             residuals = Residuals(projected, scores) if one_query else Residuals()
@@ -220,17 +253,17 @@ class RecurrentScoringMixin(ScoringMixin):
         if query.shape[1] == 0:
             weights, residuals = ops.zeros((batch, 0, length), self.score_dtype), Residuals()
         else:
-            tensors = [None if x is None else swap_steps(x) for x in (query, mask, masks.query)]
+            tensors = tree_map(swap_steps, (query, mask, masks.query))
             state, (weights, residuals) = scan_drawing(
-                one_step, state, (tuple(tensors), noise), self, unroll=one_query
+                one_step, state, (tensors, noise), self, unroll=one_query
             )
             weights = swap_steps(weights)
             residuals = tree_map(lambda x: x[0], residuals)
-        context = read_values(self, weights, memory.value, reading.drop and training)
+        context = read_values(self, weights, memory.value, options.drop and training)
         return context, weights, state, residuals
 
     def _scores(self, query, memory, state, stored):
-        """The scores of one step; None if the class has an `advance` of its own and no `score`."""
+        """Return the scores of one step; None if the class has an `advance` and no `score`."""
         own, mixin = type(self), RecurrentScoringMixin
         if own.advance is not mixin.advance and own.score is mixin.score:
             return None
@@ -239,56 +272,23 @@ class RecurrentScoringMixin(ScoringMixin):
             check_result(self.name, "score", scores, query.shape[0], 1, memory.value.shape[1])
         return scores if stored is None else restored(scores, stored)
 
-    def _sample_noise(self, memory, steps):
-        """What the hook `sample_noise` returns, checked."""
-        noise = self.sample_noise(memory, steps)
-        check_leaves(self.name, "sample_noise", noise, memory)
-        return noise
 
-    def _near(self, place, length):
-        """The positions near the place that was read last, `(B, 1, Tk)`; all before the first."""
-        place = ops.reshape(place, (-1, 1, 1))
-        offset = ops.arange(length, dtype=self.score_dtype) - place
-        return ops.logical_or(ops.abs(offset) <= self.half_width, place < 0)
-
-    def _first_state(self, memory):
-        """The initial state, in the dtypes in which the layer keeps it, and the place read last."""
-        state = self.initial_state(memory)
-        check_leaves(self.name, "initial_state", state, memory)
-        kept = [ops.cast(x, self.score_dtype) if is_floating(x) else x for x in leaves(state)]
-        state = unflatten_as(state, kept)
-        if self.half_width is None:
-            return state
-        batch, length = ops.shape(memory.value)[:2]
-        # Floating point, because a decoder carries nothing else through its gradient.
-        place = ops.full((batch,), -1, dtype=self.score_dtype)
-        if self.moves_forward:
-            place = sentence_span(memory.mask, batch, length, self.score_dtype)[0]
-        return state, place
-
-    def _given_state(self, memory, state):
-        """A state, or a flat list of its tensors, as the layer keeps it."""
-        first = self._first_state(memory)
-        flat = isinstance(state, list) and not any(tree.is_nested(x) or x is None for x in state)
-        remedy = "Pass what the previous step returned, for this memory; None on the first step."
-        check_state(self.name, "`state`", state, leaves(first) if flat else first, remedy)
-        return _cast_like(state, first)
+def as_state(layer: str, given: Nested, first: Nested) -> Nested:
+    """Check a given state, or a flat list of its tensors, and cast it like the first state."""
+    flat = isinstance(given, list) and not any(tree.is_nested(x) or x is None for x in given)
+    remedy = "Pass what the previous step returned, for this memory; None on the first step."
+    check_state(layer, "`state`", given, leaves(first) if flat else first, remedy)
+    return _cast_like(given, first)
 
 
 def _cast_like(state, first):
-    """The tensors of a state, in the nesting and the dtypes of the first state."""
+    """Cast the tensors of a state to the nesting and the dtypes of the first state."""
     pairs = zip(leaves(state), leaves(first), strict=True)
     return unflatten_as(first, [ops.cast(x, y.dtype) for x, y in pairs])
 
 
-def _place_read(weights, last):
-    """The position with the largest weight, or the last one if nothing was read."""
-    place = ops.cast(argmax(weights), last.dtype)
-    return ops.where(ops.any(weights > 0, axis=-1), place, last)
-
-
 def check_leaves(layer: str, hook: str, result: Any, memory: Memory) -> None:
-    """Checks the result of `initial_state`, or of `sample_noise`, whose tensors cover all steps."""
+    """Check the result of `initial_state`, or of `sample_noise`, whose tensors cover all steps."""
     batch, first = memory.value.shape[0], int(hook == "sample_noise")
     for x in leaves(result):
         shape = tuple(getattr(x, "shape", ()))[first : first + 1]
@@ -298,15 +298,15 @@ def check_leaves(layer: str, hook: str, result: Any, memory: Memory) -> None:
 
 
 def check_state(layer: str, name: str, state: Nested, wanted: Nested, remedy: str) -> None:
-    """A state must have the tensors of another, as far as their shapes are known."""
+    """Check that a state has the tensors of another, as far as their shapes are known."""
     if not _same_form(state, wanted):
         wanted, received = (tree.map_structure(describe, x) for x in (wanted, state))
         expected = f"{name} must have the structure, shapes and dtypes of {wanted}"
         raise_value_error(layer, expected, Description(received), remedy)
 
 
-def check_advanced(layer: str, results: Any, shape: Shape, state: Nested) -> None:
-    """What the hook `advance` returned: the weights of one step and the next state."""
+def check_advanced(layer: str, results: Any, shape: tuple, state: Nested) -> None:
+    """Check the results of the hook `advance`: the weights of one step and the next state."""
     if not isinstance(results, tuple) or len(results) != 2:
         raise_value_error(layer, "`advance` must return the weights and the next state", results)
     check_result(layer, "advance", results[0], *shape)
@@ -315,7 +315,7 @@ def check_advanced(layer: str, results: Any, shape: Shape, state: Nested) -> Non
 
 
 def _same_form(new: Nested, old: Nested) -> bool:
-    """Whether the tensors of two states have the same places, shapes and kinds of numbers."""
+    """Return whether the tensors of two states have the same paths, shapes and kinds of dtype."""
     new, old = (
         {path: x for path, x in tree.flatten_with_path(state) if x is not None}
         for state in (new, old)

@@ -3,12 +3,11 @@
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any, ClassVar, NoReturn
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
-from keras import tree
 
 from keras_attention._spec import (
     Description,
@@ -26,7 +25,7 @@ from keras_attention._spec import (
     map_shapes,
     raise_value_error,
 )
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import Nested, Shape, Size, Tensor
 from keras_attention.attention.checked_layer import (
     CheckedLayer,
     as_in_a_call,
@@ -68,10 +67,12 @@ from keras_attention.ops.windows.positions import (
 __all__ = [
     "NORMALIZERS",
     "ScoringMixin",
+    "add_sequence_loss",
+    "attend_masked",
     "build_attention",
     "check_attention",
     "check_hook",
-    "check_unchanged",
+    "finish",
     "read_values",
     "set_weighing",
 ]
@@ -87,6 +88,19 @@ NORMALIZERS = {
     "hardmax": masked_hardmax,
     "normalized_sigmoid": masked_sigmoid,
 }
+
+
+# Errors of attentions that a decoder cannot repeat, step by step.
+KEEPS = (
+    "the attention returned other results in its second call. An attention in a decoder must not "
+    "keep anything between steps: the loop traces one step and repeats it. Derive from "
+    "RecurrentScoringMixin, and return from `next_state` what must last."
+)
+COUNTS = (
+    "the hooks give a query alone another result than among other queries. A decoder passes one "
+    "query at a time, so a hook must not use the index of a query on its axis. For the index of "
+    "the decoding step, add an argument: score(self, query, key, position)."
+)
 
 
 class ScoringMixin(CheckedLayer):
@@ -220,7 +234,7 @@ class ScoringMixin(CheckedLayer):
         self._sizes = self.CALL.check_shapes(self.name, shapes)
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
-        """Compares every query with every key: the equation of the layer.
+        """Compare every query with every key: the equation of the layer.
 
         Args:
             query: `(B, Tq, Dp)` in `score_dtype`, as `project_query` returned it.
@@ -235,7 +249,7 @@ class ScoringMixin(CheckedLayer):
         raise NotImplementedError(f"{type(self).__name__} must define score(query, key).")
 
     def project_query(self, query: Tensor) -> Tensor:
-        """Computes the part of the score that depends on the query alone, such as W q + b.
+        """Compute the part of the score that depends on the query alone, such as W q + b.
 
         A subclass that overrides `score` inherits it.
 
@@ -248,7 +262,7 @@ class ScoringMixin(CheckedLayer):
         return query
 
     def project_key(self, key: Tensor) -> Tensor:
-        """Computes the part of the score that depends on the keys alone, once per memory.
+        """Compute the part of the score that depends on the keys alone, once per memory.
 
         Args:
             key: `(B, Tk, Dk)`.
@@ -259,7 +273,7 @@ class ScoringMixin(CheckedLayer):
         return key
 
     def weigh(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """Turns scores into weights, over the last axis.
+        """Turn scores into weights, over the last axis.
 
         Args:
             scores: `(B, Tq, Tk)`, or `(B, Tq, W)` in a window.
@@ -272,7 +286,7 @@ class ScoringMixin(CheckedLayer):
         return NORMALIZERS[self.normalizer](scores, mask)
 
     def window(self, query: Tensor, memory: Memory, position: int | Tensor | None) -> Window | None:
-        """Returns the `Window` that each query reads, or None to read the whole memory.
+        """Return the `Window` that each query reads, or None to read the whole memory.
 
         Args:
             query: `(B, Tq, Dq)`. memory: `Memory`.
@@ -282,17 +296,17 @@ class ScoringMixin(CheckedLayer):
         return None
 
     def combine(self, query: Tensor, context: Tensor) -> Tensor:
-        """Turns the context into the output of the layer."""
+        """Turn the context into the output of the layer."""
         return context
 
     def output_size(self, query_size: int, value_size: int) -> int:
-        """The features of the output, that is, of what `combine` returns."""
+        """Return the number of features of the output of `combine`."""
         return value_size
 
     def sequence_loss(
         self, weights: Tensor, query_mask: Tensor | None, memory_mask: Tensor | None
     ) -> Tensor | None:
-        """A scalar to add to the loss of the model, in validation too, or None.
+        """Return a scalar to add to the loss of the model, in validation too, or None.
 
         `keras_attention.alignment` has losses of alignments. The hook is called once per call of
         the layer or of its decoder, and never by `attend` or `step`.
@@ -317,7 +331,8 @@ class ScoringMixin(CheckedLayer):
         training: bool | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         has_loss = self._has_loss and len(query.shape) == 3
-        attended, _ = self._attend(
+        attended = attend_masked(
+            self,
             query,
             self._prepare(value, key, value_mask),
             masks=Masks(None, query_mask, attention_mask, use_causal_mask),
@@ -326,18 +341,12 @@ class ScoringMixin(CheckedLayer):
             training=training,
         )
         if has_loss:
-            self._add_sequence_loss(attended.weights, query_mask, value_mask)
+            add_sequence_loss(self, self, attended.weights, query_mask, value_mask)
         return (attended.output, attended.weights) if return_attention_scores else attended.output
 
     @property
-    def _has_loss(self):
+    def _has_loss(self) -> bool:
         return type(self).sequence_loss is not ScoringMixin.sequence_loss
-
-    def _add_sequence_loss(self, weights, query_mask, memory_mask):
-        weights = tree_map(lambda x: cast(x, self.score_dtype), weights)
-        loss = self.sequence_loss(weights, query_mask, memory_mask)
-        if loss is not None:
-            self.add_loss(loss)
 
     def prepare(self, value: Tensor, key: Tensor = None, value_mask: Tensor = None) -> Memory:
         """Computes, once per memory, everything that does not depend on the query.
@@ -356,8 +365,7 @@ class ScoringMixin(CheckedLayer):
         self.CALL.check(self.name, tensors, self._sizes, "layer.prepare(value)")
         return self._prepare(value, key, value_mask)
 
-    def _prepare(self, value, key=None, value_mask=None):
-        """`prepare` without checks."""
+    def _prepare(self, value: Any, key: Any = None, value_mask: Any = None) -> Memory:
         value = zero_masked(value, value_mask)
         key = self.project_key(value if key is None else zero_masked(key, value_mask))
         if "project_key" in self._own:
@@ -377,7 +385,7 @@ class ScoringMixin(CheckedLayer):
         training: bool | None = None,
         noise: Any = None,
     ) -> Attended:
-        """Attends to a prepared memory.
+        """Attend to a prepared memory.
 
         Args:
             query, query_mask, attention_mask, use_causal_mask, position, training: as in a call.
@@ -386,9 +394,9 @@ class ScoringMixin(CheckedLayer):
                 attention has no state.
             return_attention_scores: pass False where the weights are not needed. Then they are
                 None, and the layer may save the work of making them.
-            noise: the noise of training, from the hook `sample_noise` of a `RecurrentScoringMixin`
-                returned; for a single step, its row. By default the layer draws them, which JAX
-                refuses in a loop of your own.
+            noise: the result of the hook `sample_noise` of a `RecurrentScoringMixin`; for a single
+                step, its row. By default the layer samples it, which JAX refuses in a loop of your
+                own.
 
         Returns:
             `Attended(output, state, weights)`.
@@ -405,155 +413,81 @@ class ScoringMixin(CheckedLayer):
                 raise_value_error(
                     self.name, "this attention has no state", x, f"Leave `{name}` out."
                 )
-        if state is not None:
-            state = self._given_state(memory, state)
-        attended, _ = self._attend(
+        return attend_masked(
+            self,
             query,
             memory,
-            state,
+            None if state is None else self._state(memory, state),
             Masks(None, query_mask, attention_mask, use_causal_mask),
             position=position,
             return_attention_scores=return_attention_scores,
             training=training,
             noise=noise,
         )
-        return attended
 
-    def _attend(self, query, memory, state=None, masks=None, noise=None, combine=True, **options):
-        """`attend` without checks. The state is None or as the layer keeps it.
+    def _state(self, memory: Memory, given: Nested = None) -> Nested:
+        return None
 
-        Args:
-            masks: `Masks` without that of the memory, or None.
-            combine: whether the output is what `combine` returns. Otherwise it is the context.
-            options: what else a `AttendOptions` has.
-
-        Returns:
-            `(Attended, Residuals)`.
-        """
-        _, query_mask, pairs, causal = masks or Masks()
-        one_step = len(query.shape) == 2
-        if one_step:
-            query = ops.expand_dims(query, 1)
-            query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
-            if pairs is not None:
-                pairs = tree_map(lambda x: ops.expand_dims(x, 1), pairs)
-            if noise is not None:
-                noise = tree_map(lambda x: ops.expand_dims(x, 0), noise)
-        query = zero_masked(query, query_mask)
-        masks = Masks(memory.mask, query_mask, pairs, causal)
-        reading = AttendOptions(masks, noise=noise, **options)
-        with compiling(True) if reading.training else contextlib.nullcontext():
-            context, weights, state, residuals = self._read(query, memory, state, reading)
-        output = self.combine(query, context) if combine else context
-        if combine and self._own & {"combine", "output_size"}:
-            sizes = tree_map(lambda x: x.shape[-1], memory.value)
-            size = self.output_size(query.shape[-1], sizes)
-            remedy = "Override output_size(query_size, value_size), or change `combine`."
-            check_result(self.name, "combine", output, *query.shape[:2], size, remedy=remedy)
-        output = zero_masked(output, query_mask)
-        output = ops.squeeze(output, 1) if one_step else output
-        wanted = reading.return_attention_scores
-        weights = self._returned(weights, one_step) if wanted else None
-        return Attended(output, state, weights), residuals
-
-    def _returned(self, weights, one_step):
-        """Weights as `attend` returns them: in the compute dtype, of one step without its axis."""
-        weights = cast(weights, self.compute_dtype)
-        return ops.squeeze(weights, 1) if one_step else weights
-
-    def _read(self, query, memory, state, reading):
-        """Scores, weights and context of all queries.
-
-        Args:
-            query: `(B, Tq, Dq)`, zero where it is masked.
-            reading: a `AttendOptions`.
-
-        Returns:
-            The context `(B, Tq, Dv)`, the weights `(B, Tq, Tk)`, which may be None if they are not
-            wanted, the new state, and `Residuals`.
-        """
-        stored = reading.stored or Residuals()
-        window = self._window(query, memory, reading.position)
-        query = self._projected(query, stored.query)
-        if window is None or self.score_window is None:
-            context, weights, scores = self._read_whole(
-                query, memory, window, reading, stored.scores
-            )
-            return context, weights, state, Residuals(query, scores)
-        # One query may be read whole where many are gathered, so no scores are stored.
-        context, weights = self._read_window(query, memory, window, reading)
-        return context, weights, state, Residuals(query)
-
-    def _window(self, query, memory, position):
-        """What the hook `window` returns, with the center in `score_dtype`."""
-        # Only a class that counts steps gets their numbers.
-        window = self.window(query, memory, position if self.uses_position else None)
-        if window is None:
-            return None
-        check_window(self.name, window, query.shape)
-        # Half precision cannot count the positions of a long memory.
-        return window._replace(center=cast(window.center, self.score_dtype))
-
-    def _drop_memory(self, memory):
-        """The memory with dropout that is the same at every step of a loop around `attend`.
-
-        Dropping a weight at every step drops a value, so one draw before the loop is enough.
-        """
+    def _begin_training(self, memory: Memory, steps: Size) -> tuple[Memory, Nested]:
         if self.dropout == 0:
-            return memory
-        keep = ops.ones_like(memory.value[:, :, :1])
-        keep = keras.random.dropout(keep, self.dropout, seed=self.seed_generator)
-        return memory._replace(value=memory.value * keep)
+            return memory, None
+        # Dropping a weight at every step drops a value, so one mask for all steps is enough.
+        mask = ops.ones_like(memory.value[:, :, :1])
+        mask = keras.random.dropout(mask, self.dropout, seed=self.seed_generator)
+        return memory._replace(value=memory.value * mask), None
 
-    def _projected(self, query, stored):
-        """What `project_query` returns, in `score_dtype`, or the stored result of it."""
-        projected = self.project_query(cast(query, self.score_dtype))
-        if "project_query" in self._own:
-            check_result(self.name, "project_query", projected, *query.shape[:2])
-        projected = cast(projected, self.score_dtype)
-        return projected if stored is None else restored(projected, stored)
-
-    def _read_whole(self, query, memory, window, reading, stored=None):
-        """The context, the weights and the scores."""
-        takes = self._score_takes_position
-        options = {"position": step_index(query, reading.position)} if takes else {}
-        scores = self.score(query, memory.key, **options)
+    def _attend(
+        self, query: Tensor, memory: Memory, state: Nested, options: AttendOptions
+    ) -> tuple[Nested, Nested, Nested, Nested]:
+        stored = options.stored or Residuals()
+        window = self._window(query, memory, options.position)
+        query = self._projected(query, stored.query)
+        takes_position = self._score_takes_position
+        more = {"position": step_index(query, options.position)} if takes_position else {}
+        uses_windows = window is not None and self.score_window is not None
+        if uses_windows:
+            results = self._attend_windows(query, memory, window, options, more)
+            if results is not None:
+                return results[0], results[1], state, Residuals(query)
+        scores = self.score(query, memory.key, **more)
         if "score" in self._own:
             check_result(self.name, "score", scores, *query.shape[:2], memory.value.shape[1])
-        scores = scores if stored is None else restored(scores, stored)
-        mask, position = reading.masks.joined(query, memory.value), None
+        # One query may read the whole memory where many gather windows, so no scores are stored.
+        if stored.scores is not None:
+            scores = restored(scores, stored.scores)
+        context, weights = self._read_whole(query, scores, memory, window, options)
+        return context, weights, state, Residuals(query, None if uses_windows else scores)
+
+    def _read_whole(self, query, scores, memory, window, options):
+        """Return the context and the weights for scores of the whole memory."""
+        mask, position = options.masks.joined(query, memory.value), None
         if window is not None:
             position = ops.arange(ops.shape(memory.value)[1], dtype="int32")
             mask = all_of(window_mask(window.center, position, window.half_width), mask)
         weights = self._weigh(scores, mask, window, position)
-        drop = reading.drop and reading.training
-        return read_values(self, weights, memory.value, drop), weights, scores
+        drop = options.drop and options.training
+        return read_values(self, weights, memory.value, drop), weights
 
-    def _weigh(self, scores, mask, window, position):
-        weights = self.weigh(scores, mask)
-        if "weigh" in self._own:
-            check_result(self.name, "weigh", weights, *scores.shape)
-        if window is None or not window.gaussian:
-            return weights
-        return weights * gaussian(window.center, position, window.half_width)
+    def _attend_windows(self, query, memory, window, options, more):
+        """Return the context and the weights of windows, or None to read the whole memory.
 
-    def _read_window(self, query, memory, window, reading):
-        """Reads the whole memory under a mask, or gathers the 2D + 1 positions of each window.
-
-        Both give the same numbers. Gathering copies rows, so it is faster for long memories only.
+        The whole memory is read under a mask; otherwise the 2D + 1 positions of each window are
+        gathered. Both give the same results. Gathering copies rows, so it is faster for long
+        memories only.
         """
-        drop, weights_wanted = reading.drop and reading.training, reading.return_attention_scores
+        drop, weights_wanted = options.drop and options.training, options.return_attention_scores
+        score_window: Any = self.score_window
 
         def whole(query=query, memory=memory, window=window):
-            return self._read_whole(query, memory, window, reading)[:2]
+            scores = self.score(query, memory.key, **more)
+            return self._read_whole(query, scores, memory, window, options)
 
         def gathered(query=query, memory=memory, window=window):
             length = ops.shape(memory.value)[1]
             position, inside = window_positions(window.center, window.half_width, length)
-            scores = self.score_window(query, memory.key, position)
-            weights = self._weigh(
-                scores, all_of(inside, reading.masks.at(position)), window, position
-            )
+            scores = score_window(query, memory.key, position)
+            mask = all_of(inside, options.masks.at(position))
+            weights = self._weigh(scores, mask, window, position)
             context = read_values(self, weights, memory.value, drop, position)
             scattered = scatter_windows(weights, window.center, length) if weights_wanted else None
             return context, scattered
@@ -564,14 +498,14 @@ class ScoringMixin(CheckedLayer):
         may_draw = drop and bool(generator_states(self))
         if isinstance(length, int):
             if length <= longest:
-                return whole()
+                return None
             # A compiled part cannot advance a random generator, and is not worth it for one query.
             if query.shape[1] == 1 or may_draw:
                 return gathered()
             return jit(gathered)() if execution.nests_jit else gathered()
         # The branches run again for the gradient, so they cannot advance a random generator.
         if not execution.graph or query.shape[1] == 1 or may_draw:
-            return whole()
+            return None
 
         # A TensorFlow graph does not know the length before it runs. Gradients flow to the
         # arguments of a branch alone, so the weights of the layer are arguments too.
@@ -591,8 +525,34 @@ class ScoringMixin(CheckedLayer):
         context = ops.reshape(context, (*ops.shape(query)[:2], memory.value.shape[-1]))
         return context, weights[0] if weights else None
 
+    def _weigh(self, scores, mask, window, position):
+        weights = self.weigh(scores, mask)
+        if "weigh" in self._own:
+            check_result(self.name, "weigh", weights, *scores.shape)
+        if window is None or not window.gaussian:
+            return weights
+        return weights * gaussian(window.center, position, window.half_width)
+
+    def _window(self, query, memory, position):
+        """Return the result of the hook `window`, with the center in `score_dtype`."""
+        # Only a class that counts steps gets their position.
+        window = self.window(query, memory, position if self.uses_position else None)
+        if window is None:
+            return None
+        check_window(self.name, window, query.shape)
+        # Half precision cannot count the positions of a long memory.
+        return window._replace(center=cast(window.center, self.score_dtype))
+
+    def _projected(self, query, stored):
+        """Return the result of `project_query` in `score_dtype`, or its stored result."""
+        projected = self.project_query(cast(query, self.score_dtype))
+        if "project_query" in self._own:
+            check_result(self.name, "project_query", projected, *query.shape[:2])
+        projected = cast(projected, self.score_dtype)
+        return projected if stored is None else restored(projected, stored)
+
     def _check_tensors(self, tensors):
-        """The tensors of a call or of `attend`, by name, and what goes with the query."""
+        """Check the tensors of a call or of `attend`, by name, and what goes with the query."""
         if "key" in tensors and tensors["key"] is None:
             tensors["key"] = tensors["value"]
         one_step = len(getattr(tensors["query"], "shape", ())) == 2
@@ -612,25 +572,94 @@ class ScoringMixin(CheckedLayer):
             raise_value_error(self.name, expected, memory, remedy)
         self._check_built("prepare() and attend()")
 
-    def _combine_site(self) -> tuple[Any, Callable] | None:
-        """`combine` in a recurrence, as products: the site "combine" and a function that uses it.
-
-        The function is `run(call, query, context)`, and `call` calls a site. None: `combine` is a
-        part of the site that attends.
-        """
+    def _output_product(self) -> tuple[list[Tensor], Callable[[Tensor], Tensor]] | None:
         return None
+
+    def _members(self) -> Sequence["ScoringMixin"]:
+        """Return the attentions that this one is made of."""
+        return [self]
 
     def compute_output_shape(
         self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None
-    ) -> Shape:
+    ) -> tuple[int | None, ...]:
         shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
-        self.CALL.check_shapes(self.name, shapes)
+        known = self.CALL.check_shapes(self.name, shapes)
         sizes = map_shapes(lambda shape: shape[-1], value_shape)
-        return (*query_shape[:-1], self.output_size(query_shape[-1], sizes))
+        return (*tuple(query_shape or ())[:-1], self.output_size(known["Dq"], sizes))
+
+
+def attend_masked(
+    attention: Any,
+    query: Tensor,
+    memory: Memory,
+    state: Nested = None,
+    masks: Masks | None = None,
+    **options: Any,
+) -> Attended:
+    """Attend to a memory, as `ScoringMixin.attend` does, without checks.
+
+    Args:
+        state: None, or the state as the layer keeps it.
+        masks: masks of the query, without that of the memory.
+        options: see `AttendOptions`.
+    """
+    _, query_mask, pairs, causal = masks or Masks()
+    one_step = len(query.shape) == 2
+    if one_step:
+        query = ops.expand_dims(query, 1)
+        query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
+        pairs = None if pairs is None else tree_map(lambda x: ops.expand_dims(x, 1), pairs)
+        if options.get("noise") is not None:
+            options["noise"] = tree_map(lambda x: ops.expand_dims(x, 0), options["noise"])
+    query = zero_masked(query, query_mask)
+    choices = AttendOptions(Masks(memory.mask, query_mask, pairs, causal), **options)
+    with compiling(True) if choices.training else contextlib.nullcontext():
+        results = attention._attend(query, memory, state, choices)
+    return finish(attention, query, memory, results, choices, one_step)
+
+
+def finish(
+    attention: Any,
+    query: Tensor,
+    memory: Memory,
+    results: Sequence[Nested],
+    options: AttendOptions,
+    one_step: bool,
+    combine: bool = True,
+) -> Attended:
+    """Combines, masks and casts the context, the state and the weights of an attention."""
+    output, weights, state, _ = results
+    if combine:
+        output = attention.combine(query, output)
+        if attention._own & {"combine", "output_size"}:
+            sizes = tree_map(lambda x: x.shape[-1], memory.value)
+            size = attention.output_size(query.shape[-1], sizes)
+            remedy = "Override output_size(query_size, value_size), or change `combine`."
+            check_result(attention.name, "combine", output, *query.shape[:2], size, remedy=remedy)
+    output = zero_masked(output, options.masks.query)
+    output = ops.squeeze(output, 1) if one_step else output
+    if not options.return_attention_scores:
+        return Attended(output, state, None)
+    several = isinstance(weights, list)
+    each = map(
+        functools.partial(cast, dtype=attention.compute_dtype), weights if several else [weights]
+    )
+    each = [*(map(functools.partial(ops.squeeze, axis=1), each) if one_step else each)]
+    return Attended(output, state, each if several else each[0])
+
+
+def add_sequence_loss(
+    layer: keras.layers.Layer, attention: Any, weights: Any, query_mask: Any, memory_mask: Any
+) -> None:
+    """Add the `sequence_loss` of an attention to a layer: the attention itself, or its decoder."""
+    weights = tree_map(lambda x: cast(x, attention.score_dtype), weights)
+    loss = attention.sequence_loss(weights, query_mask, memory_mask)
+    if loss is not None:
+        layer.add_loss(loss)
 
 
 def set_weighing(layer: Any, normalizer: str, dropout: float, seed: int | None) -> None:
-    """Sets the arguments that turn scores into weights, and drop them; see `ScoringMixin`."""
+    """Set the arguments that turn scores into weights, and drop them; see `ScoringMixin`."""
     layer.normalizer = check_choice(layer.name, "normalizer", normalizer, tuple(NORMALIZERS))
     layer.dropout = check_rate(layer.name, "dropout", dropout)
     layer.seed = check_seed(layer.name, seed)
@@ -640,7 +669,7 @@ def set_weighing(layer: Any, normalizer: str, dropout: float, seed: int | None) 
 
 
 def read_values(layer, weights, value, drop, position=None):
-    """The values, summed by their weights, of which some are dropped.
+    """Sum the values by their weights, of which some are dropped.
 
     With windows, `position` and the weights are `(B, Tq, W)`: one weight for each position.
     """
@@ -654,14 +683,14 @@ def read_values(layer, weights, value, drop, position=None):
 
 
 def step_index(query: Tensor, position: int | Tensor | None) -> Tensor:
-    """Returns the index of the decoding step of each query, `(B, Tq)` or `(1, Tq)`."""
+    """Return the index of the decoding step of each query, `(B, Tq)` or `(1, Tq)`."""
     steps = ops.shape(query)[1]
     position = ops.arange(steps, dtype="int32") if position is None else position
     return ops.reshape(ops.cast(position, "int32"), (-1, steps))
 
 
 def check_hook(layer: type, name: str, original: Callable) -> None:
-    """Whether a hook takes as many arguments as the one that it overrides."""
+    """Check that a hook takes as many arguments as the hook that it overrides."""
     if not inspect.isfunction(inspect.getattr_static(layer, name)):
         return
     parameters = inspect.signature(getattr(layer, name)).parameters
@@ -675,10 +704,17 @@ def check_hook(layer: type, name: str, original: Callable) -> None:
         )
 
 
-def check_window(layer: str, window: Any, shape: Shape) -> None:
-    """What the hook `window` returned for a query `(B, Tq, Dq)`."""
-    center, width = window[:2] if isinstance(window, Window) else (window, None)
-    if not is_integer(width) or width < 1 or not is_tensor(center, "float", *shape[:2]):
+def check_window(layer: str, window: Any, shape: tuple) -> None:
+    """Check the result of the hook `window` for a query `(B, Tq, Dq)`."""
+    center, width = window, None
+    if isinstance(window, Window):
+        center, width = window.center, window.half_width
+    if (
+        width is None
+        or not is_integer(width)
+        or width < 1
+        or not is_tensor(center, "float", *shape[:2])
+    ):
         expected = (
             "`window` must return None or Window(center, half_width): floating-point centers "
         )
@@ -688,8 +724,8 @@ def check_window(layer: str, window: Any, shape: Shape) -> None:
         )
 
 
-def check_position(layer: Any, position: Any, query_shape: Shape) -> None:
-    """A layer that counts steps needs the number of a single step; nothing else takes one."""
+def check_position(layer: Any, position: Any, query_shape: tuple) -> None:
+    """Check `position`, which a layer that counts steps needs for a single step."""
     one_step = len(query_shape) == 2
     if not layer.uses_position:
         expected = "`position` is for attentions that count steps, such as local-m"
@@ -709,22 +745,22 @@ def check_position(layer: Any, position: Any, query_shape: Shape) -> None:
 
 
 def build_attention(
-    attention: ScoringMixin, query_shape: Shape, value_shape: Shape, key_shape: Shape = None
+    attention: ScoringMixin, query_shape: tuple, value_shape: Any, key_shape: Any = None
 ) -> None:
-    """Builds an attention. If it has been built before, the shapes must fit."""
+    """Build an attention. If it has been built before, the shapes must fit."""
     shapes = {"query": query_shape, "value": value_shape}
     shapes |= {} if key_shape is None else {"key": key_shape}
-    shapes = {name: map_shapes(tuple, x) for name, x in shapes.items()}
+    shapes = {name: map_shapes(lambda x: tuple(x or ()), x) for name, x in shapes.items()}
     if not attention.built:
         attention.build(*shapes.values())
     shapes = {"key": shapes["value"], **shapes}
     attention.CALL.check_shapes(attention.name, shapes, attention._sizes)
-    if any(one._own for one in (attention, *getattr(attention, "_members", list)())):
+    if any(one._own for one in (attention, *attention._members())):
         check_steps(attention, query_shape[-1], value_shape)
 
 
-def check_steps(attention: ScoringMixin, query_size: int, value_shape: Shape) -> None:
-    """Raises an error if hooks depend on the other queries of a call, or change attributes.
+def check_steps(attention: ScoringMixin, query_size: int, value_shape: Any) -> None:
+    """Raise an error if hooks keep something between calls, or read the other queries of a call.
 
     A decoder traces a step with one query and repeats it, so a query alone must get what it gets
     among others.
@@ -734,71 +770,35 @@ def check_steps(attention: ScoringMixin, query_size: int, value_shape: Shape) ->
     def normal(*shape, dtype=attention.compute_dtype):
         return ops.convert_to_tensor(random.normal(scale=0.3, size=shape).astype("float32"), dtype)
 
-    def attended(query, memory, position=None):
-        output, _, weights = attention._attend(query, memory, position=position)[0]
+    def attend(query, memory, position=None):
+        output, _, weights = attend_masked(attention, query, memory, position=position)
         return [ops.convert_to_numpy(ops.cast(x, "float32")) for x in leaves((output, weights))]
 
-    def run():
+    def check():
         query = normal(2, 3, query_size)
         # A hook may have a table that is as long as the memory.
         value = map_shapes(lambda shape: normal(2, shape[1] or 5, shape[2]), value_shape)
         memory = attention._prepare(value)
-        among, again = attended(query, memory), attended(query, memory)
-        if attention.has_state or not all(map(np.array_equal, among, again)):
-            return []  # a state, or random numbers at inference: the steps differ
-        alone = attended(query[:, 2], memory, 2 if attention.uses_position else None)
-        return zip([x[:, 2] for x in among], alone, strict=True)
+        among, again = attend(query, memory), attend(query, memory)
+        if not all(map(functools.partial(np.array_equal, equal_nan=True), among, again)):
+            if generator_states(attention):
+                return  # random numbers at inference
+            raise ValueError(f"{attention.name}: {KEEPS}")
+        if not attention.has_state:
+            alone = attend(query[:, 2], memory, 2 if attention.uses_position else None)
+            limit = 1e-3 if attention.compute_dtype in ("float32", "float64") else 0.05
+            close = functools.partial(np.allclose, rtol=limit, atol=limit, equal_nan=True)
+            if not all(map(close, [x[:, 2] for x in among], alone)):
+                raise ValueError(f"{attention.name}: {COUNTS}")
 
-    before = _kept(attention)
     with eagerly():
         weights = [normal(*x.shape, dtype=x.dtype) for x in float_weights(attention)]
         with compiling(False), with_weights(attention, weights):
-            pairs = as_in_a_call(attention, run)
-    after = _kept(attention)
-    names = before.keys() | after.keys()
-    changed = {x for x in names if [*map(id, before.get(x, ()))] != [*map(id, after.get(x, ()))]}
-    if changed:
-        check_unchanged(attention.name, changed)
-    limit = 1e-3 if attention.compute_dtype in ("float32", "float64") else 0.05
-    if not all(np.allclose(x, y, rtol=limit, atol=limit, equal_nan=True) for x, y in pairs):
-        raise ValueError(
-            f"{attention.name}: the hooks of {type(attention).__name__} give a query alone another "
-            "result than among other queries. A decoder passes one query at a time, so a hook must "
-            "not use the index of a query on its axis. For the index of the decoding step, add an "
-            "argument: score(self, query, key, position)."
-        )
-
-
-@functools.cache
-def _of_keras():
-    """Returns the names of the attributes that every layer of Keras has."""
-    return set(vars(keras.layers.Layer(name="layer")))
-
-
-def _kept(layer, prefix="", visited=()):
-    """Returns what a layer, and the layers that it holds, have in attributes, by name."""
-    kept, visited = {}, {*visited, id(layer)}
-    for name, value in vars(layer).items():
-        if name not in _of_keras():
-            kept[prefix + name] = values = tree.flatten(value)
-            for n, one in enumerate(values):
-                if isinstance(one, keras.layers.Layer) and id(one) not in visited:
-                    kept |= _kept(one, f"{prefix}{name}[{n}].", visited)
-    return kept
-
-
-def check_unchanged(attention: str, changed: set[str]) -> NoReturn:
-    """Raises the error of an attention that keeps something between steps."""
-    raise ValueError(
-        f"{attention}: the attention changed {', '.join(sorted(changed))} during a step. An "
-        "attention in a decoder must not keep anything between steps: the loop traces one step and "
-        "repeats it, so the change is lost. Derive from RecurrentScoringMixin, and return from "
-        "`next_state` what must last."
-    )
+            as_in_a_call(attention, check)
 
 
 def check_attention(layer: str, attention: Any, name: str = "attention") -> None:
-    """The attention that a decoder, or a layer of several attentions, is given."""
+    """Check the attention of a decoder, or of a layer of several attentions."""
     if not isinstance(attention, ScoringMixin):
         expected = f"`{name}` must be one layer built on ScoringMixin, called as layer(query, "
         expected += "value), such as BahdanauAttention(256)"

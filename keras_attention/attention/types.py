@@ -1,8 +1,15 @@
 """The tuples that the parts of an attention exchange."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
-__all__ = ["AttendOptions", "Attended", "DecoderState", "Memory", "Residuals", "Step", "Window"]
+from keras_attention._typing import Nested, Size, Tensor
+from keras_attention.ops.masks import Masks
+
+__all__ = [
+    *("AttendOptions", "Attended", "DecoderAttention", "DecoderState", "Memory", "Residuals"),
+    *("Step", "Window"),
+]
 
 
 class Memory(NamedTuple):
@@ -103,7 +110,7 @@ class Residuals(NamedTuple):
 
 
 class AttendOptions(NamedTuple):
-    """How an attention reads its memory.
+    """How an attention attends.
 
     Attributes:
         masks: `Masks`.
@@ -112,13 +119,69 @@ class AttendOptions(NamedTuple):
         stored: the `Residuals` of an earlier call with the same arguments, or None.
     """
 
-    masks: Any
+    masks: Masks
     training: Any = None
     return_attention_scores: bool = True
     position: Any = None
     noise: Any = None
     drop: bool = True
     stored: Any = None
+
+
+class DecoderAttention(Protocol):
+    """What a decoder needs of an attention, beside the public hooks.
+
+    `ScoringMixin`, `RecurrentScoringMixin` and attentions of several attentions implement it.
+    """
+
+    name: str
+    has_state: bool
+    uses_position: bool
+    memory_count: int | None
+
+    def _prepare(self, value: Any, key: Any = None, value_mask: Any = None) -> Memory:
+        """Make the memory, as the public `prepare` does, without checks."""
+        ...
+
+    def _state(self, memory: Memory, given: Nested = None) -> Nested:
+        """Return the state before the first step, in the dtypes that the layer keeps; or None.
+
+        Args:
+            given: a state, or a flat list of its tensors, to check and cast instead.
+        """
+        ...
+
+    def _begin_training(self, memory: Memory, steps: Size) -> tuple[Memory, Nested]:
+        """Sample the random numbers of all steps, before a loop around `_attend`.
+
+        Returns:
+            The memory, with dropout that is the same at every step, and the noise of all steps,
+            `(steps, B, ...)` in any nesting, or None.
+        """
+        ...
+
+    def _attend(
+        self, query: Tensor, memory: Memory, state: Nested, options: AttendOptions
+    ) -> tuple[Nested, Nested, Nested, Nested]:
+        """Compute the scores, the weights and the context of all queries.
+
+        Args:
+            query: `(B, Tq, Dq)`, zero where it is masked.
+            state: as `_state` returns it; None for the state before the first step.
+
+        Returns:
+            The context `(B, Tq, Dv)`, the weights `(B, Tq, Tk)`, which may be None if they are not
+            wanted, the new state, and `Residuals`.
+        """
+        ...
+
+    def _output_product(self) -> tuple[list[Tensor], Callable[[Tensor], Tensor]] | None:
+        """Return the kernels of `combine` and its activation, if it is that of one product.
+
+        The last kernel multiplies the context, a kernel before it the query. A decoder then
+        computes their gradients after its loop. None: `combine` is a part of the attention.
+        """
+        ...
 
 
 class Step(NamedTuple):
@@ -144,8 +207,8 @@ class Step(NamedTuple):
         ...         return ops.zeros((ops.shape(memory.value)[0], 1))
         ...     def advance(self, step, state):
         ...         state = state + ops.exp(ops.mean(step.query[:, 0], axis=-1, keepdims=True))
-        ...         place = ops.arange(step.memory.value.shape[1], dtype=state.dtype)
-        ...         scores = -ops.square(place - state)
+        ...         index = ops.arange(step.memory.value.shape[1], dtype=state.dtype)
+        ...         scores = -ops.square(index - state)
         ...         return self.weigh(ops.expand_dims(scores, 1), step.mask, state), state
         >>> query, value = numpy.zeros((1, 3, 2), "float32"), numpy.ones((1, 5, 2), "float32")
         >>> _, weights = MovingAttention()(query, value, return_attention_scores=True)

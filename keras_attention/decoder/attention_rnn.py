@@ -1,23 +1,48 @@
 """Attention inside a recurrent decoder."""
 
+import functools
 from typing import Any
 
 import keras
+from keras import tree
 
 from keras_attention._spec import (
     MAX_UNROLLED_STEPS,
     Description,
     check_bool,
     check_choice,
+    is_floating,
     raise_value_error,
 )
-from keras_attention._typing import Shape
-from keras_attention.attention.scoring import ScoringMixin
-from keras_attention.decoder._cells import check_cells, query_size, state_sizes
-from keras_attention.decoder._loop import run_loop, run_step
-from keras_attention.decoder.base import Decoder
+from keras_attention._typing import Shape, Tensor
+from keras_attention.attention.scoring import ScoringMixin, attend_masked
+from keras_attention.attention.types import DecoderState
+from keras_attention.backend import (
+    compiling,
+    execution_context,
+    leaves,
+    ops,
+    swap_steps,
+    tree_map,
+    where_valid,
+)
+from keras_attention.decoder.cells import (
+    check_cells,
+    check_output,
+    dropout_masks,
+    query_of,
+    query_size,
+    state_sizes,
+    with_constant_weights,
+)
+from keras_attention.decoder.decoder import Decoder
+from keras_attention.decoder.ops import AttentionOp, CellOps, OutputOp, StepOps, runs_as_ops
+from keras_attention.decoder.padding import cut_lengths, pad_lengths
+from keras_attention.ops.masks import Masks, zero_masked
+from keras_attention.ops.random import generator_states, scan_drawing
+from keras_attention.recurrence import recur
 
-__all__ = ["AttentionRNN"]
+__all__ = ["AttentionRNN", "samples_in_step", "step_positions"]
 
 QUERIES = "previous", "current"
 
@@ -143,12 +168,118 @@ class AttentionRNN(Decoder):
 
     def build(self, sequences_shape: Shape, memory_shape: Shape = None) -> None:
         size = query_size(self.cell, self.query)
-        self._build_attention(size, sequences_shape, memory_shape)
-        batch, _, features = sequences_shape
+        batch, _, features = self._build_attention(size, sequences_shape, memory_shape)
         if not self.cell.built:
             self.cell.build((batch, features + self._fed_size))
 
-    _run, _step = run_loop, run_step
+    def _unroll(self, sequences, memory, state, mask, scores_wanted, training):
+        """Run all steps; return the outputs, the weights and the last state."""
+        sequences = ops.cast(sequences, self.compute_dtype)
+        position, last_position = step_positions(sequences, state.position, mask)
+        options = {"return_attention_scores": scores_wanted, "training": training}
+        as_ops = runs_as_ops(self.cell, training) and all(map(is_floating, leaves(state.attention)))
+        as_ops = as_ops and not (self.attends_inside and samples_in_step(self.attention))
+        # Time comes first in the loop.
+        given = tree_map(swap_steps, (sequences, mask, position)), memory, state[:3]
+        with compiling(True if training else None):
+            pads = (
+                as_ops
+                and training
+                and execution_context(sequences, *leaves(memory.value)).compiles_loops
+            )
+            inputs, memory, carry = pad_lengths(self.attention, *given) if pads else given
+            noise = None
+            if self.attends_inside and training:
+                memory, noise = self.attention._begin_training(memory, ops.shape(inputs[0])[0])
+            inputs = *inputs, noise
+            if as_ops:
+                # XLA does not run the steps that pad an unknown number.
+                steps = ops.shape(sequences)[1] if pads else None
+                steps = None if isinstance(steps, int) else steps
+                step, named_ops, dropout, inputs = self._as_ops(inputs, memory, options)
+                loop = step, named_ops, carry, inputs, dropout
+                carry, outputs = recur(*loop, self.unroll, bool(training), steps)
+            else:
+                carry, outputs = self._run_any_cell(inputs, memory, carry, options)
+            if pads:
+                carry, outputs = cut_lengths(*given, carry, outputs)
+        outputs, weights = tree_map(swap_steps, outputs)
+        if not self.attends_inside:
+            options |= {"masks": Masks(query=mask), "position": position}
+            attended = attend_masked(self.attention, outputs, memory, **options)
+            outputs, weights = self._joined(outputs, attended.output), attended.weights
+        outputs = zero_masked(outputs, mask)
+        weights = tree_map(lambda x: zero_masked(x, mask), weights)
+        cells, fed, attention_state = carry
+        return outputs, weights, DecoderState(cells, fed, attention_state, last_position)
+
+    def _as_ops(self, inputs, memory, options):
+        """Return a step and its ops, for `recur`; its dropout masks, and its inputs."""
+        (sequences, mask, position, noise), output = inputs, None
+        cell = CellOps(self.cell, sequences, options["training"])
+        named_ops = dict(cell.ops)
+        if self.attends_inside:
+            product = self.attention._output_product()
+            if product is not None:
+                output = named_ops["output"] = OutputOp(*product)
+            named_ops["attention"] = AttentionOp(
+                self.attention, memory, differentiated=True, combine=output is None, **options
+            )
+        step = functools.partial(self._one_step, StepOps(cell.step, self.attends_inside, output))
+        position = position if self.attention.uses_position else None
+        return step, named_ops, cell.dropout, (None, mask, position, noise)
+
+    def _run_any_cell(self, inputs, memory, carry, options):
+        """Run a loop over any cell, which the backend differentiates."""
+        step_ops = StepOps(self._call_cell, self.attends_inside)
+        call = AttentionOp(self.attention, memory, **options).call
+        step = functools.partial(self._one_step, step_ops, call)
+        loop = functools.partial(scan_drawing, step, carry, inputs, self, self.unroll)
+        batch, features = ops.shape(inputs[0])[1:]
+        with dropout_masks(self.cell, batch, features + self._fed_size):
+            return with_constant_weights(self, loop)
+
+    def _step(self, inputs, state, memory):
+        step_ops, call = StepOps(self._call_cell), AttentionOp(self.attention, memory).call
+        x = inputs, None, state.position, None
+        (cells, fed, last), (output, weights) = self._one_step(step_ops, call, state[:3], x)
+        return output, DecoderState(cells, fed, last, state.position + 1), weights
+
+    def _one_step(self, step_ops, call, carry, inputs, dropout=None):
+        """Run one step of the equation in the docstring; a masked step keeps its carry.
+
+        Args:
+            step_ops: `StepOps`. call: calls an op by its name.
+            carry: the states of the cells, the fed vector and the state of the attention.
+            inputs: x, its mask, its position, and the noise of the attention.
+            dropout: the dropout masks of the ops.
+        """
+        (cells, fed, state), (x, mask, position, noise) = carry, inputs
+        output = attended = weights = None
+        if self.query == "current":
+            output, cells = step_ops.cell(call, x, fed, cells, dropout)
+        if step_ops.attends:
+            query = output if self.query == "current" else query_of(self.cell, cells)
+            attended, state, weights = call("attention", query, state, noise, position)
+            if step_ops.output is not None:
+                attended = step_ops.output.step(call, query, attended)
+        if self.query == "previous":
+            output, cells = step_ops.cell(call, x, attended, cells, dropout)
+        new = cells, attended if self.input_feeding else None, state
+        output = self._joined(output, attended) if step_ops.attends else output
+        return new if mask is None else where_valid(mask, new, carry), (output, weights)
+
+    def _call_cell(self, call, inputs, feed, states, dropout=None):
+        inputs = inputs if feed is None else ops.concatenate([inputs, feed], axis=-1)
+        output, new = self.cell(inputs, states)
+        check_output(self.name, self.cell, output, new if self.query == "previous" else None)
+        return output, tree.pack_sequence_as(states, tree.flatten(new))
+
+    def _joined(self, output, attended):
+        """Return the output of a step, by `output_mode`."""
+        if self.output_mode == "concat":
+            return ops.concatenate([attended, output], axis=-1)
+        return output if self.output_mode == "cell" else attended
 
     def _check_tensors(self, tensors: dict[str, Any]) -> None:
         super()._check_tensors(tensors)
@@ -169,13 +300,13 @@ class AttentionRNN(Decoder):
 
     @property
     def _fed_size(self) -> int:
-        """The size of what a step appends to its inputs: the context, the fed vector or nothing."""
+        """Return the number of features that a step appends to its inputs."""
         feeds = self.query == "previous" or self.input_feeding
         return self._attention_size if feeds else 0
 
     @property
     def attends_inside(self) -> bool:
-        """Whether the attention runs inside the recurrence. Otherwise it runs once, after it."""
+        """Return whether the attention runs inside the recurrence; otherwise once, after it."""
         return self.query == "previous" or self.input_feeding or self.attention.has_state
 
     def compute_output_shape(
@@ -186,3 +317,30 @@ class AttentionRNN(Decoder):
         shapes = {"sequences": sequences_shape, "memory": memory_shape}
         results = self.compute_output_spec(**self.CALL.symbols(shapes, self.compute_dtype))
         return keras.tree.map_structure(lambda x: tuple(x.shape), results)
+
+
+def step_positions(sequences: Tensor, start: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the position of every step, `(B, T)`, and the position after the last one.
+
+    Masked steps do not count.
+    """
+    batch, steps = ops.shape(sequences)[:2]
+    if mask is None:
+        count = ops.broadcast_to(ops.arange(steps, dtype="int32"), (batch, steps))
+        total = ops.full((batch,), steps, dtype="int32")
+    else:
+        valid = ops.cast(mask, "int32")
+        count, total = ops.cumsum(valid, axis=1) - valid, ops.sum(valid, axis=1)
+    return count + ops.expand_dims(start, 1), start + total
+
+
+def samples_in_step(attention: ScoringMixin) -> bool:
+    """Return whether a step may draw random numbers, as a `Dropout` layer in a hook does.
+
+    The generators of the mixin itself sample before the loop.
+    """
+    if not attention.non_trainable_variables:
+        return False
+    own = [getattr(one, "seed_generator", None) for one in attention._members()]
+    before_loop = {id(x.state) for x in own if x is not None}
+    return any(id(x) not in before_loop for x in generator_states(attention))

@@ -7,12 +7,12 @@ import keras
 
 from keras_attention._spec import Description, raise_value_error
 from keras_attention._typing import Nested, Shape, Tensor
-from keras_attention.attention.scoring import ScoringMixin
+from keras_attention.attention.scoring import ScoringMixin, attend_masked
 from keras_attention.attention.types import DecoderState, Memory
 from keras_attention.backend import compiling, execution_context, ops, swap_steps, tree_map
-from keras_attention.decoder._cells import as_states, output_size, state_sizes
-from keras_attention.decoder._ops import CellSites, has_sites
-from keras_attention.decoder.base import Decoder
+from keras_attention.decoder.cells import as_states, output_size, state_sizes
+from keras_attention.decoder.decoder import Decoder
+from keras_attention.decoder.ops import CellOps, runs_as_ops
 from keras_attention.ops.masks import Masks, zero_masked
 from keras_attention.ops.padding import pad_axis, round_up_length
 from keras_attention.recurrence import recur
@@ -95,15 +95,14 @@ class DecoderStack(Decoder):
 
     def build(self, sequences_shape: Shape, memory_shape: Shape = None) -> None:
         size = output_size(self.rnns[0].cell)
-        self._build_attention(size, sequences_shape, memory_shape)
-        batch, steps, width = sequences_shape
+        batch, steps, width = self._build_attention(size, sequences_shape, memory_shape)
         for rnn in self.rnns:
             if not rnn.built:
                 rnn.build((batch, steps, width))
             width = output_size(rnn.cell) + self._attention_size
 
-    def _run(self, sequences, memory, state, mask, scores_wanted, training):
-        """All steps. The returned state is the first one, because no call returns the last."""
+    def _unroll(self, sequences, memory, state, mask, scores_wanted, training):
+        """Run all steps; return the first state, because no call returns the last one."""
         sequences, back = ops.cast(sequences, self.compute_dtype), None
         if mask is not None:
             # With the valid steps first, no layer needs a mask, which cuDNN may not accept: later
@@ -115,7 +114,8 @@ class DecoderStack(Decoder):
         of_first, *of_others = state.cells
         outputs = run_rnn(first, sequences, of_first, training)
         count = ops.arange(ops.shape(sequences)[1], dtype="int32")
-        attended, _ = self.attention._attend(
+        attended = attend_masked(
+            self.attention,
             outputs,
             memory,
             state.attention,
@@ -143,7 +143,9 @@ class DecoderStack(Decoder):
         of_first, *of_others = state.cells
         inputs = ops.cast(inputs, self.compute_dtype)
         outputs, states = first.cell(inputs, of_first)
-        attended, _ = self.attention._attend(outputs, memory, state.attention, position=position)
+        attended = attend_masked(
+            self.attention, outputs, memory, state.attention, position=position
+        )
         new = [as_states(first.cell, states)]
         for n, (rnn, states) in enumerate(zip(others, of_others, strict=True)):
             joined = ops.concatenate([outputs, attended.output], axis=-1)
@@ -162,33 +164,33 @@ class DecoderStack(Decoder):
     ) -> Shape:
         shapes = {"sequences": sequences_shape, "memory": memory_shape}
         self.CALL.check_shapes(self.name, shapes)
-        return (*sequences_shape[:-1], output_size(self.rnns[-1].cell))
+        return (*tuple(sequences_shape or ())[:-1], output_size(self.rnns[-1].cell))
 
 
 def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: Any) -> Tensor:
-    """The outputs of a recurrent layer at all steps, which are all valid."""
+    """Return the outputs of a recurrent layer at all steps, which are all valid."""
     if _wants_its_call(rnn, sequences, training):
-        found = rnn(sequences, initial_state=states, training=training)
-        return found[0] if rnn.return_state else found
+        outputs = rnn(sequences, initial_state=states, training=training)
+        return outputs[0] if rnn.return_state else outputs
     inputs = swap_steps(sequences)
     steps, limit = ops.shape(inputs)[0], None
     if training and execution_context(sequences).compiles_loops and not isinstance(steps, int):
         # XLA compiles few programs for all lengths.
         limit, inputs = steps, pad_axis(inputs, 0, round_up_length(steps) - steps)
-    cells = CellSites(rnn.cell, inputs, training)
+    cell = CellOps(rnn.cell, inputs, training)
 
-    def step(call, states, _, keeps):
-        hidden, states = cells(call, keeps, None, states)
+    def step(call, states, _, dropout):
+        hidden, states = cell.step(call, None, None, states, dropout)
         return states, hidden
 
     with compiling(True if training else None):
         options = {"training": bool(training), "steps": limit}
-        _, outputs = recur(step, cells.sites, states, None, cells.keeps, **options)
+        _, outputs = recur(step, cell.ops, states, None, cell.dropout, **options)
     return swap_steps(outputs)[:, :steps]
 
 
 def _wants_its_call(rnn, sequences, training):
-    """Whether to call a layer of Keras as it is. On a GPU it may use cuDNN."""
+    """Return whether to call a layer of Keras as it is. On a GPU it may use cuDNN."""
     if execution_context(sequences).device == "gpu" and getattr(rnn, "use_cudnn", False):
         return True
     kinds = keras.layers.RNN, keras.layers.LSTM, keras.layers.GRU
@@ -196,15 +198,15 @@ def _wants_its_call(rnn, sequences, training):
         type(rnn).call is kind.call and type(rnn).inner_loop is kind.inner_loop for kind in kinds
     )
     special = rnn.unroll or rnn.activity_regularizer is not None
-    return special or not known or not has_sites(rnn.cell, training)
+    return special or not known or not runs_as_ops(rnn.cell, training)
 
 
 def _valid_first(mask):
     """Indices `(B, T, 1)` that put the valid steps first in their order, and that undo this."""
     count = ops.cast(mask, "int32")
     valid, masked = ops.cumsum(count, axis=1), ops.cumsum(1 - count, axis=1)
-    place = ops.where(mask, valid, valid[:, -1:] + masked) - 1
-    return ops.expand_dims(ops.argsort(place, axis=1), 2), ops.expand_dims(place, 2)
+    position = ops.where(mask, valid, valid[:, -1:] + masked) - 1
+    return ops.expand_dims(ops.argsort(position, axis=1), 2), ops.expand_dims(position, 2)
 
 
 def check_rnns(layer: str, rnns: list) -> None:

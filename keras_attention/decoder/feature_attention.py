@@ -17,7 +17,7 @@ from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.attention.scoring import NORMALIZERS
 from keras_attention.backend import leaves, ops, swap_steps, where_valid
-from keras_attention.decoder._cells import (
+from keras_attention.decoder.cells import (
     as_states,
     check_cells,
     check_output,
@@ -105,7 +105,7 @@ class FeatureAttention(CheckedLayer):
         wanted = "a Keras RNN cell with a `state_size`, such as keras.layers.LSTMCell(64)"
         # A list would be a stack, which keras.layers.StackedRNNCells makes.
         check_cells(self.name, "cell", (cell,) if isinstance(cell, (list, tuple)) else cell, wanted)
-        self.cell = cell
+        self.cell: Any = cell
         self.units = check_int(self.name, "units", units)
         self.use_bias = check_bool(self.name, "use_bias", use_bias)
         self.normalizer = check_choice(self.name, "normalizer", normalizer, tuple(NORMALIZERS))
@@ -114,7 +114,7 @@ class FeatureAttention(CheckedLayer):
 
     def build(self, inputs_shape: Shape) -> None:
         self._sizes = self._check_shape(inputs_shape)
-        batch, steps, features = inputs_shape
+        (batch, *_), steps, features = tuple(inputs_shape or ()), self._sizes["T"], self._sizes["D"]
         size = sum(tree.flatten(state_sizes(self.cell)))
         self.query_kernel = self.add_weight((size, self.units), name="query_kernel")
         self.key_kernel = self.add_weight((steps, self.units), name="key_kernel")
@@ -170,16 +170,18 @@ class FeatureAttention(CheckedLayer):
             return outputs
         return outputs, cast(swap_steps(weights), self.compute_dtype)
 
-    def compute_mask(self, inputs: Tensor, mask: Tensor = None) -> Tensor:
-        """True for the steps that have a value."""
+    def compute_mask(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, inputs: Tensor, mask: Tensor = None
+    ) -> Tensor:
+        """Return a mask that is True for the steps that have a value."""
         return mask if mask is None or len(mask.shape) == 2 else ops.any(mask, axis=-1)
 
     def compute_output_shape(self, inputs_shape: Shape) -> Shape:
         self._check_shape(inputs_shape)
-        return (*inputs_shape[:2], output_size(self.cell))
+        return (*tuple(inputs_shape or ())[:2], output_size(self.cell))
 
-    def _check_shape(self, shape: Shape) -> dict[str, int]:
-        """The sizes that the layer is built for, which include the number of steps."""
+    def _check_shape(self, shape: Any) -> dict[str, int]:
+        """Return the sizes that the layer is built for, which include the number of steps."""
         sizes = self.CALL.check_shapes(self.name, {"inputs": shape})
         steps = shape[1]
         if not isinstance(steps, int) or steps < 1:

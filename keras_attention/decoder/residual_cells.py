@@ -9,7 +9,7 @@ from keras import tree
 from keras_attention._spec import Description, raise_value_error
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import ops
-from keras_attention.decoder._cells import check_cells
+from keras_attention.decoder.cells import check_cells
 
 __all__ = ["ResidualRNNCells"]
 
@@ -65,7 +65,9 @@ class ResidualRNNCells(keras.layers.StackedRNNCells):
             received = Description(f"{len(sizes)} of {sizes} units")
             raise_value_error(self.name, f"{expected}their outputs are added", received)
 
-    def call(self, inputs: Tensor, states: Nested, training: bool = False) -> tuple[Tensor, list]:
+    def call(
+        self, inputs: Tensor, states: Nested, training: bool = False, **kwargs: Any
+    ) -> tuple[Tensor, list]:
         total, new = None, []
         for cell, state in zip(self.cells, states, strict=True):
             nested = tree.is_nested(state)
@@ -75,6 +77,6 @@ class ResidualRNNCells(keras.layers.StackedRNNCells):
         return total, new
 
     def query(self, states: Nested) -> Tensor:
-        """The output that belongs to the states: the query of an attention before the cell."""
+        """Return the output that belongs to the states: the query before the cell."""
         first = [tree.flatten(state)[0] for state in states]
         return sum(first[1:], first[0])

@@ -10,10 +10,9 @@ from keras_attention._spec import check_int, check_number
 from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory
-from keras_attention.backend import ops
+from keras_attention.backend import ops, project
 from keras_attention.layers._base_score import initial_weights
 from keras_attention.ops.convolution import located_score
-from keras_attention.ops.matmul import project
 from keras_attention.ops.shift import unfold
 
 __all__ = ["DynamicConvolutionAttention"]

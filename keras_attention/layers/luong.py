@@ -1,16 +1,11 @@
 """The attention of Luong, Pham and Manning, global and local."""
 
+from collections.abc import Callable
 from typing import Unpack
 
 import keras
 
-from keras_attention._spec import (
-    MAX_STEPS,
-    Description,
-    check_choice,
-    check_int,
-    raise_value_error,
-)
+from keras_attention._spec import MAX_STEPS, Description, check_choice, check_int, raise_value_error
 from keras_attention._typing import ScoringOptions, Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.attention.types import Memory, Window
@@ -19,7 +14,6 @@ from keras_attention.ops.additive import additive_score
 from keras_attention.ops.matmul import cast, dot_score
 from keras_attention.ops.windows import window_dot, window_tanh
 from keras_attention.ops.windows.positions import sentence_span
-from keras_attention.recurrence import product
 
 __all__ = ["LuongAttention"]
 
@@ -206,18 +200,16 @@ class LuongAttention(ScoringMixin):
         both = ops.concatenate([context, ops.cast(query, context.dtype)], axis=-1)
         return ops.cast(ops.tanh(self.project(both, self.output_kernel)), self.compute_dtype)
 
-    def _combine_site(self):
-        """The attentional vector: its products are a site, and its tanh is not."""
+    def _output_product(self) -> tuple[list[Tensor], Callable[[Tensor], Tensor]] | None:
         if type(self).combine is not LuongAttention.combine or self.units is None:
             return None
         kernel = ops.cast(value_of(self.output_kernel), self.compute_dtype)
         size = self._sizes["Dv"]
 
-        def run(call, query, context):
-            (total,) = call("combine", query, context)
+        def activation(total):
             return ops.cast(ops.tanh(ops.cast(total, self.score_dtype)), self.compute_dtype)
 
-        return product([kernel[size:], kernel[:size]]), run
+        return [kernel[size:], kernel[:size]], activation
 
     def output_size(self, query_size: int, value_size: int) -> int:
         return value_size if self.units is None else self.units

@@ -1,5 +1,6 @@
 """Several heads of one attention."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -12,7 +13,6 @@ from keras_attention.attention.types import Memory
 from keras_attention.backend import ops, value_of
 from keras_attention.ops.masks import zero_masked
 from keras_attention.ops.matmul import cast
-from keras_attention.recurrence import product
 
 __all__ = ["MultiHead"]
 
@@ -27,7 +27,7 @@ class MultiHead(Composite):
 
     Each head is a copy of the attention, with weights and a state of its own. All heads see the
     whole query and the whole key. Each reads its own part of the values, Dv / H features, so H
-    heads read as many numbers as one attention. With U / H units each, scoring costs no more.
+    heads read as many values as one attention. With U / H units each, scoring costs no more.
 
     Sizes: B samples, Tq query and Tk memory steps, Dq, Dk and Dv features, H heads.
 
@@ -94,7 +94,7 @@ class MultiHead(Composite):
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        heads, size = self.num_heads, value_shape[-1]
+        heads, size, query_size = self.num_heads, self._sizes["Dv"], self._sizes["Dq"]
         if heads > size:
             expected = "`num_heads` must be at most the number of features of `value`, of which "
             expected += "each head reads a part"
@@ -106,12 +106,13 @@ class MultiHead(Composite):
         self.value_kernel = self.add_weight((size, size), name="value_kernel")
         for head, one in zip(self.heads, sizes, strict=True):
             try:
-                head.build(query_shape, (*value_shape[:-1], one), key_shape or value_shape)
+                part = (*tuple(value_shape or ())[:-1], one)
+                head.build(query_shape, part, key_shape or value_shape)
             except ValueError as error:
                 part = f"{self.name}: a head reads {one} of the {size} features of `value`"
                 raise ValueError(f"{part}. Its attention refuses them: {error}") from None
-        joined = sum(self.output_size(query_shape[-1], one) for one in sizes)
-        shape = joined, self.output_size(query_shape[-1], size)
+        joined = sum(self.output_size(query_size, one) for one in sizes)
+        shape = joined, self.output_size(query_size, size)
         self.output_kernel = self.add_weight(shape, name="output_kernel")
 
     def combine(self, query: Tensor, context: Tensor) -> Tensor:
@@ -120,13 +121,11 @@ class MultiHead(Composite):
         output = self.project(ops.concatenate(outputs, axis=-1), self.output_kernel)
         return cast(output, self.compute_dtype)
 
-    def _combine_site(self):
-        """The product with O, whose gradient is computed after the loop."""
+    def _output_product(self) -> tuple[list[Tensor], Callable[[Tensor], Tensor]] | None:
         own = type(self).combine is not MultiHead.combine
         if own or any(type(head).combine is not ScoringMixin.combine for head in self.heads):
             return None
-        kernel = ops.cast(value_of(self.output_kernel), self.compute_dtype)
-        return product([kernel]), lambda call, query, context: call("combine", context)[0]
+        return [ops.cast(value_of(self.output_kernel), self.compute_dtype)], lambda total: total
 
     def output_size(self, query_size: int, value_size: int) -> int:
         return self.attention.output_size(query_size, value_size)
@@ -134,7 +133,7 @@ class MultiHead(Composite):
     def head_weights(
         self, query: Tensor, memory: Memory, state: Any = None, **options: Any
     ) -> Tensor:
-        """Returns the weights of each head, whose mean a call returns.
+        """Return the weights of each head, whose mean a call returns.
 
         For a decoder, pass the queries of its steps: with query="current", the outputs of its cell.
 
@@ -148,7 +147,7 @@ class MultiHead(Composite):
         self._check_memory(memory)
         states = [state] * self.num_heads
         if state is not None and self.has_state:
-            states = self._given_state(memory, state)
+            states = self._state(memory, state)
         weights = [
             head.attend(query, part, one, **options).weights
             for head, part, one in self._each(memory, states)
@@ -192,13 +191,13 @@ class MultiHead(Composite):
 
 
 def _head(attention, number, dtype):
-    """A copy of an attention that differs in its name and in its random numbers."""
+    """Copy an attention, with another name and another seed."""
     config = _seeded(attention.get_config(), number)
     return type(attention).from_config({**config, "name": f"head_{number}", "dtype": dtype})
 
 
 def _seeded(config: Nested, number: int) -> Nested:
-    """A configuration with other seeds, and with layers of its own."""
+    """Return a configuration with other seeds, and with layers of its own."""
     if isinstance(config, (list, tuple)):
         return type(config)(_seeded(x, number) for x in config)
     if not isinstance(config, dict):

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from keras_attention._spec import Description, raise_value_error
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import Tensor
 from keras_attention.attention.composite import Composite, ends
 from keras_attention.attention.scoring import ScoringMixin, build_attention
 from keras_attention.attention.types import Memory
@@ -83,16 +83,16 @@ class MultiSource(Composite):
             kwargs["dtype"] = first.dtype_policy
         super().__init__(**kwargs)
         self._check_attentions(attentions, kwargs)
-        self.attentions = attentions
+        self.attentions: Any = attentions
         self.memory_count = len(attentions)
         self.CALL, self.STEP = (x.for_memories(self.memory_count) for x in (self.CALL, self.STEP))
         self.has_state = any(one.has_state for one in attentions)
         self.uses_position = any(one.uses_position for one in attentions)
         self.decoder_query = attentions[0].decoder_query
 
-    def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
+    def build(self, query_shape: Any, value_shape: Any = None, key_shape: Any = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        keys = [None] * self.memory_count if key_shape is None else key_shape
+        keys = [None] * len(self.attentions) if key_shape is None else key_shape
         for one, value, key in zip(self.attentions, value_shape, keys, strict=True):
             build_attention(one, query_shape, value, key)
         self._ends = ends([value[-1] for value in value_shape])
@@ -102,13 +102,15 @@ class MultiSource(Composite):
         outputs = [one.combine(query, x) for one, x in zip(self.attentions, contexts, strict=True)]
         return ops.concatenate(outputs, axis=-1)
 
-    def output_size(self, query_size: int, value_size: list[int]) -> int:
-        """The features of all outputs. `value_size` lists the features of each memory."""
+    def output_size(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, query_size: int, value_size: list[int]
+    ) -> int:
+        """Sum the features of all outputs. `value_size` lists the features of each memory."""
         pairs = zip(self.attentions, value_size, strict=True)
         return sum(one.output_size(query_size, size) for one, size in pairs)
 
     def _prepare(self, value, key=None, value_mask=None):
-        none = [None] * self.memory_count
+        none = [None] * len(self.attentions)
         each = zip(
             self.attentions,
             value,
@@ -128,15 +130,12 @@ class MultiSource(Composite):
         return Memory(*map(list, zip(*memories, strict=True)))
 
     def _masks(self, masks):
-        pairs = [None] * self.memory_count if masks.pairs is None else masks.pairs
+        pairs = [None] * len(self.attentions) if masks.pairs is None else masks.pairs
         both = zip(masks.memory, pairs, strict=True)
         return [masks._replace(memory=x, pairs=y) for x, y in both]
 
     def _joint_weights(self, weights):
         return list(weights)
-
-    def _returned(self, weights, one_step):
-        return [ScoringMixin._returned(self, x, one_step) for x in weights]
 
     @property
     def _has_loss(self):
@@ -146,8 +145,8 @@ class MultiSource(Composite):
     def sequence_loss(
         self, weights: list[Tensor], query_mask: Tensor | None, memory_mask: list | None
     ) -> Tensor | None:
-        """The sum of the losses of the attentions. `weights` and `memory_mask` are lists."""
-        masks = [None] * self.memory_count if memory_mask is None else memory_mask
+        """Sum the losses of the attentions. `weights` and `memory_mask` are lists."""
+        masks = [None] * len(self.attentions) if memory_mask is None else memory_mask
         each = zip(self.attentions, weights, masks, strict=True)
         losses = [one.sequence_loss(x, query_mask, mask) for one, x, mask in each]
         losses = [x for x in losses if x is not None]

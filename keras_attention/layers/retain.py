@@ -7,9 +7,9 @@ import keras
 from keras_attention._spec import Spec, check_bool, check_int, raise_value_error
 from keras_attention._typing import LayerOptions, Tensor, TensorShape
 from keras_attention.attention.checked_layer import CheckedLayer, as_in_a_call
-from keras_attention.backend import UNROLLS_WITH_MASK, ops
+from keras_attention.backend import UNROLLS_WITH_MASK, ops, project
 from keras_attention.ops.masks import zero_masked
-from keras_attention.ops.matmul import cast, project
+from keras_attention.ops.matmul import cast
 from keras_attention.ops.normalize import masked_softmax
 
 __all__ = ["RETAIN"]

@@ -8,8 +8,8 @@ import keras
 from keras_attention._spec import check_choice, check_int
 from keras_attention._typing import DropoutOptions, Shape, Tensor
 from keras_attention.attention.scoring import NORMALIZERS, ScoringMixin
-from keras_attention.backend import ops
-from keras_attention.ops.matmul import cast, project
+from keras_attention.backend import ops, project
+from keras_attention.ops.matmul import cast
 
 __all__ = ["TargetAttention"]
 

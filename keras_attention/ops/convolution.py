@@ -1,8 +1,7 @@
 """The additive score of a key that includes a convolution of weights."""
 
 from keras_attention._typing import Tensor
-from keras_attention.backend import custom_vjp, ops, run_after
-from keras_attention.ops.matmul import project
+from keras_attention.backend import custom_vjp, ops, project, run_after
 from keras_attention.ops.shift import fold, unfold
 
 __all__ = ["located_score"]

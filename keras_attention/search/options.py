@@ -8,13 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_attention._spec import (
-    check_int,
-    check_number,
-    check_token,
-    is_tensor,
-    raise_value_error,
-)
+from keras_attention._spec import check_int, check_number, check_token, is_tensor, raise_value_error
 from keras_attention._typing import Size, Tensor
 from keras_attention.backend import is_symbolic, ops
 

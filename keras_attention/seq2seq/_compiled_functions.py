@@ -6,13 +6,7 @@ import keras
 from keras import tree
 
 from keras_attention._typing import Nested
-from keras_attention.backend import (
-    compile_function,
-    compiles_each_shape,
-    leaves,
-    ops,
-    unflatten_as,
-)
+from keras_attention.backend import compile_function, compiles_each_shape, leaves, ops, unflatten_as
 
 MOST_FUNCTIONS = 32  # of one model; the least recently used is dropped then
 

@@ -371,9 +371,13 @@ class Generator(keras.Model):
         most = check_int(self.name, "beam_width", options.get("beam_width", BEAM_WIDTH))
         if n_best is None:
             return samples if samples > 1 else None
-        check_choice(self.name, "search", search, ("beam",), "Otherwise leave `n_best` out.")
-        hint = "`beam_width` is the largest `n_best`."
-        return check_int(self.name, "n_best", n_best, 1, most, hint)
+        if search != "beam":
+            raise_value_error(
+                self.name, '`n_best` needs search="beam"', search, "Leave `n_best` out."
+            )
+        return check_int(
+            self.name, "n_best", n_best, 1, most, "`beam_width` is the largest `n_best`."
+        )
 
     def _arrays(self, *arrays):
         """Convert a source and its target or prefix. One sample builds a new model."""

@@ -17,9 +17,9 @@ from keras_attention import (
     ScoringMixin,
 )
 from keras_attention.backend import leaves
-from keras_attention.decoder import _loop
-from keras_attention.decoder._ops import attention_sites
-from keras_attention.ops import additive_score
+from keras_attention.decoder import attention_rnn
+from keras_attention.decoder.ops import AttentionOp
+from keras_attention.ops.additive import additive_score
 from tests import fast
 from tests.backends import compiled, gradients_by, on_tensorflow, tensor
 from tests.decoder.cases import CURRENT, DV, FEEDING, MASKS, PREVIOUS, D, H, T, tensors
@@ -94,8 +94,8 @@ def results_and_gradients(layer, training, sequences, memory, masks=MASKS):
     return [*found, *tape.gradient(loss, [sequences, memory, *weights])]
 
 
-PLACES = ["eager", "graph", "XLA", "unknown sizes", "unrolled"]
-# Every cell in every place; over them, every pair of an attention and an option.
+MODES = ["eager", "graph", "XLA", "unknown sizes", "unrolled"]
+# Every cell in every mode; over them, every pair of an attention and an option.
 COMBINATIONS = [
     pytest.param(
         cell,
@@ -106,7 +106,7 @@ COMBINATIONS = [
         marks=[pytest.mark.slow] * (place != "eager" and (place, cell) != ("graph", "lstm")),
     )
     for i, cell in enumerate(CELLS)
-    for j, place in enumerate(PLACES)
+    for j, place in enumerate(MODES)
 ]
 
 
@@ -151,13 +151,13 @@ def test_training_rounds_unknown_lengths_up(training, monkeypatch):
     """XLA then compiles the loop on its own, and must not compile a program for every length."""
     import tensorflow as tf
 
-    rounded, recur = [], _loop.recur
+    rounded, recur = [], attention_rnn.recur
 
     def spy(*arguments):
         rounded.append(arguments[-1] is not None)
         return recur(*arguments)
 
-    monkeypatch.setattr(_loop, "recur", spy)
+    monkeypatch.setattr(attention_rnn, "recur", spy)
     layer = AttentionRNN(layers.GRUCell(H), BahdanauAttention(17))
     layer.build((None, None, D), (None, None, DV))
     unknown = [tf.TensorSpec((None, None, n)) for n in (D, DV)]
@@ -215,7 +215,8 @@ def test_noise_is_the_same_in_both_passes(jit, monkeypatch):
         return compiled(results_and_gradients, jit)(layer, training, *inputs)
 
     found, advanced = run(), numpy(state)
-    monkeypatch.setattr(_loop, "has_sites", lambda *_: False)  # TensorFlow differentiates the loop
+    # TensorFlow differentiates the loop.
+    monkeypatch.setattr(attention_rnn, "runs_as_ops", lambda *_: False)
     assert_all_close(found, [numpy(x) for x in run()])
     assert advanced.tolist() == numpy(state).tolist() != start.tolist()
     assert np.abs(numpy(found[0]) - numpy(run(training=False)[0])).max() > 1e-3
@@ -233,14 +234,13 @@ def test_noise_is_the_same_in_both_passes(jit, monkeypatch):
 def test_a_step_stores(attention, expected):
     """Projections and scores."""
     layer = make("gru", attention, "previous")
-    sites, _ = attention_sites(layer, layer.prepare(tensors()[1]), False, None)
-    site = sites["attention"]
-    _, stored = site.apply(site.weights, tensor(normal(3, B, H)), None, None, None)
+    op = AttentionOp(layer.attention, layer.prepare(tensors()[1]), differentiated=True)
+    _, stored = op.forward(op.params, tensor(normal(3, B, H)), None, None, None)
     assert [tuple(x.shape) for x in leaves(stored)] == expected
 
 
 def test_the_backward_pass_stores_nothing_twice(monkeypatch):
-    """It stores the gradients of the results of all parts, but no argument of a part."""
+    """It stores the gradients of the results of all ops, but no argument of an op."""
     counts = counted_outputs(monkeypatch)
     inputs = [tensor(x) for x in tensors()]
     results_and_gradients(make("gru", "additive", "previous"), True, *inputs)

@@ -6,8 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from keras_attention.ops import additive_score
-from keras_attention.ops.additive import dispatch, fused
+from keras_attention.ops.additive import additive_score, dispatch, fused
 from tests.ops.scores import SIZES, assert_exact, make_inputs
 
 

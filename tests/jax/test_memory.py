@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
-from keras_attention.ops import additive_score
+from keras_attention.ops.additive import additive_score
 
 B, TQ, TK, D, U = 2, 97, 311, 17, 13
 LAYERS = {

@@ -15,11 +15,11 @@ from keras_attention import (
     recurrence,
 )
 from keras_attention.backend import jax as backend
-from keras_attention.recurrence import automatic, recur
+from keras_attention.recurrence import AutomaticOp, recur
 from tests import fast
+from tests.attention.test_recurrent_scoring import Noisy, check_noise, inputs
 from tests.decoder.cases import MASKS, SEQUENCES_MASK, tensors
 from tests.helpers import HEADS, RECURRENT, normal
-from tests.layers.test_recurrent_scoring import Noisy, check_noise, inputs
 
 CELLS = {
     "gru": lambda: layers.GRUCell(11),
@@ -150,28 +150,29 @@ def test_on_a_gpu_in_mixed_precision(attention, monkeypatch):
 
 @pytest.mark.parametrize("steps", [1, 5])
 @pytest.mark.parametrize("most", [1, 2**27])
-def test_on_a_gpu_a_function_with_a_place_has_the_gradients_of_a_loop(steps, most, monkeypatch):
-    """A site of two results and no residuals, which also reads an integer; twice differentiated."""
+def test_on_a_gpu_a_function_of_a_position_has_the_gradients_of_a_loop(steps, most, monkeypatch):
+    """An op of two results and no residuals, which also reads an integer; twice differentiated."""
     monkeypatch.setattr(backend, "_device", lambda: "gpu")
-    monkeypatch.setattr(recurrence, "MOST_SIDE_BY_SIDE", most)
+    monkeypatch.setattr(recurrence, "MAX_VECTORIZED", most)
     kernel, start = (normal(n, n, 3).astype("float32") for n in (3, 2))
-    places = np.arange(steps, dtype="int32")
+    positions = np.arange(steps, dtype="int32")
 
-    def read(weights, _, state, place):
-        total = ops.sum(state * weights[0][0])
-        return [ops.tanh(state @ weights[0]) * (place + 1), total], None
+    class Read(AutomaticOp):
+        def forward(self, params, state, position, residuals=None):
+            total = ops.sum(state * params[0][0])
+            return [ops.tanh(state @ params[0]) * (position + 1), total], None
 
-    def by_sites(kernel, start):
-        def step(call, state, place, _):
-            state, total = call("read", state, place)
+    def by_ops(kernel, start):
+        def step(call, state, position, _):
+            state, total = call("read", state, position)
             return state, state * total
 
-        return recur(step, {"read": automatic([kernel], read)}, start, places)[1]
+        return recur(step, {"read": Read([kernel])}, start, positions)[1]
 
     def by_loop(kernel, start):
         outputs, state = [], start
-        for place in places:
-            (state, total), _ = read([kernel], None, state, place)
+        for position in positions:
+            (state, total), _ = Read([kernel]).forward([kernel], state, position)
             outputs.append(state * total)
         return ops.stack(outputs)
 
@@ -182,7 +183,7 @@ def test_on_a_gpu_a_function_with_a_place_has_the_gradients_of_a_loop(steps, mos
         first = jax.grad(loss, argnums=(0, 1))
         return jax.jvp(first, (kernel, start), (kernel, start))
 
-    for x, y in zip(*map(jax.tree.leaves, map(twice, (by_sites, by_loop))), strict=True):
+    for x, y in zip(*map(jax.tree.leaves, map(twice, (by_ops, by_loop))), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
 
 

@@ -6,32 +6,32 @@ import pytest
 
 from keras_attention.backend import linearize, ops, vjp
 from keras_attention.ops.gradients import restored
-from keras_attention.recurrence import Site, _Recurrence, product, recur
+from keras_attention.recurrence import Op, ProductOp, _Recurrence, recur
 from tests.backends import gradients_by, on_tensorflow, only_on, tensor
 from tests.helpers import assert_all_close, normal, numpy
 from tests.recurrence.counts import counted_outputs
 
 T, B, D, H, K = 5, 2, 3, 7, 11
 
-# x of all steps, the first state, and the weights of the sites.
+# x of all steps, the first state, and the parameters of the ops.
 NAMES = ["x", "hidden", "state", "new", "reset", "bias", "keys", "gain"]
 SHAPES = [(T, B, D), (B, H), (H, H), (D, H), (H, H), (H,), (B, K, H), (H,)]
 VALUES = [normal(n, *shape) * 0.5 for n, shape in enumerate(SHAPES)]
 MASK = np.array([[1, 1], [1, 0], [0, 1], [1, 1], [0, 1]], bool)
-PLACES = np.arange(T, dtype="int32")
+POSITIONS = np.arange(T, dtype="int32")
 
 
 def between(hidden, product, more, read, mask, gain):
-    """What every step computes outside its sites."""
+    """What every step computes outside its ops."""
     gate = ops.sigmoid(product)
     new = gate * ops.tanh(more + read) + (1 - gate) * hidden
     new = new * gain
     return ops.where(ops.expand_dims(mask, 1), new, hidden)
 
 
-def read_of(keys, query, place):
+def read_of(keys, query, position):
     """A read of a memory, which depends on an integer too."""
-    scores = ops.einsum("bkh,bh->bk", keys, query) * ops.cast(place + 1, query.dtype)
+    scores = ops.einsum("bkh,bh->bk", keys, query) * ops.cast(position + 1, query.dtype)
     return ops.einsum("bk,bkh->bh", ops.softmax(scores), keys)
 
 
@@ -46,58 +46,57 @@ def by_loop(x, hidden, state, new, reset, bias, keys, gain):
     return hidden, ops.stack(outputs)
 
 
-def read_site(keys):
-    """The read as a site whose residuals are weights, and whose gradients are written out."""
+class Read(Op):
+    """A read of a memory, whose residuals are weights and whose gradients are written out."""
 
-    def apply(weights, query, place):
-        (keys,) = weights
-        factor = ops.cast(place + 1, query.dtype)
+    def forward(self, params, query, position):
+        (keys,) = params
+        factor = ops.cast(position + 1, query.dtype)
         weights = ops.softmax(ops.einsum("bkh,bh->bk", keys, query) * factor)
         return [ops.einsum("bk,bkh->bh", weights, keys)], {"weights": weights}
 
-    def backward(weights, residuals, upstream, query, place):
-        (keys,) = weights
-        return [ops.einsum("bk,bkh->bh", of_scores(keys, residuals, upstream[0], place), keys)]
+    def backward(self, params, residuals, grad_output, query, position):
+        (keys,) = params
+        grad_scores = self.grad_scores(keys, residuals, grad_output[0], position)
+        return [ops.einsum("bk,bkh->bh", grad_scores, keys)]
 
-    def of_scores(keys, residuals, upstream, place):
+    def grad_scores(self, keys, residuals, grad_output, position):
         weights = residuals["weights"]
-        given = ops.einsum("bkh,...bh->...bk", keys, upstream)
-        inner = weights * (given - ops.sum(weights * given, axis=-1, keepdims=True))
+        grad = ops.einsum("bkh,...bh->...bk", keys, grad_output)
+        inner = weights * (grad - ops.sum(weights * grad, axis=-1, keepdims=True))
         return inner * ops.reshape(
-            ops.cast(place + 1, inner.dtype), (-1, *[1] * (len(given.shape) - 1))
+            ops.cast(position + 1, inner.dtype), (-1, *[1] * (len(grad.shape) - 1))
         )
 
-    def of_weights(weights, residuals, upstream, query, place):
-        scores = of_scores(weights[0], residuals, upstream[0], place)
+    def grad_params(self, params, residuals, grad_output, query, position):
+        scores = self.grad_scores(params[0], residuals, grad_output[0], position)
         by_scores = ops.einsum("tbk,tbh->bkh", scores, query)
-        return [by_scores + ops.einsum("tbk,tbh->bkh", residuals["weights"], upstream[0])]
-
-    return Site([keys], apply, backward, of_weights)
+        return [by_scores + ops.einsum("tbk,tbh->bkh", residuals["weights"], grad_output[0])]
 
 
-def summed_site(gain):
+class Gain(Op):
     """A product of elements, whose gradient the loop adds up."""
 
-    def apply(weights, x):
-        return [x * weights[0]], []
+    sums_in_loop = True
 
-    def backward(weights, _, upstream, x):
-        return [upstream[0] * weights[0], ops.sum(upstream[0] * x, axis=0)]
+    def forward(self, params, x):
+        return [x * params[0]], []
 
-    return Site([gain], apply, backward)
+    def backward(self, params, residuals, grad_output, x):
+        return [grad_output[0] * params[0], ops.sum(grad_output[0] * x, axis=0)]
 
 
-def by_sites(x, hidden, state, new, reset, bias, keys, gain, **options):
-    sites = {
-        "read": read_site(keys),
-        "gate": product([state], bias),
-        "new": product([reset, reset], added=[ops.matmul(x, new)]),
-        "gain": summed_site(gain),
+def by_ops(x, hidden, state, new, reset, bias, keys, gain, **options):
+    named_ops = {
+        "read": Read([keys]),
+        "gate": ProductOp([state], bias),
+        "new": ProductOp([reset, reset], input_projections=[ops.matmul(x, new)]),
+        "gain": Gain([gain]),
     }
 
     def step(call, hidden, inputs, _):
-        mask, place = inputs
-        (read,) = call("read", hidden, place)
+        mask, position = inputs
+        (read,) = call("read", hidden, position)
         (first,) = call("gate", hidden)
         (more,) = call("new", ops.tanh(hidden), read)
         gate = ops.sigmoid(first)
@@ -106,7 +105,7 @@ def by_sites(x, hidden, state, new, reset, bias, keys, gain, **options):
         hidden = ops.where(ops.expand_dims(mask, 1), new, hidden)
         return hidden, hidden
 
-    return recur(step, sites, hidden, (tensor(MASK), tensor(PLACES)), **options)
+    return recur(step, named_ops, hidden, (tensor(MASK), tensor(POSITIONS)), **options)
 
 
 def gradients(function, jit=False):
@@ -124,7 +123,7 @@ def gradients(function, jit=False):
 @pytest.mark.each_value
 def test_equals_a_loop(training, jit, unroll):
     expected = [numpy(x) for x in gradients(by_loop)]
-    found = gradients(lambda *x: by_sites(*x, training=training, unroll=unroll), jit)
+    found = gradients(lambda *x: by_ops(*x, training=training, unroll=unroll), jit)
     assert_all_close(found, expected)
 
 
@@ -138,7 +137,7 @@ def test_equals_a_loop_in_a_graph(sizes):
     def run(*inputs):
         with tf.GradientTape() as tape:
             tape.watch(inputs)
-            last, outputs = by_sites(*inputs)
+            last, outputs = by_ops(*inputs)
             loss = ops.sum(last**3) + ops.sum(outputs**2)
         return last, outputs, *tape.gradient(loss, inputs)
 
@@ -156,7 +155,7 @@ def test_equals_a_loop_in_a_graph(sizes):
 def test_every_tensor_is_stored_once(monkeypatch):
     """Forward: output; the state, both results of products, read and its weights, two tanh."""
     counts = counted_outputs(monkeypatch)
-    gradients(by_sites)
+    gradients(by_ops)
     # The argument of "gain" and its result; the inputs are stored already.
     assert counts == [1 + 1 + 2 + 2 + 1 + 2, 4]
 
@@ -171,13 +170,13 @@ def test_an_output_that_the_gradient_does_not_read_is_not_held(monkeypatch):
 
     monkeypatch.setattr(_Recurrence, "backward", watched)
 
-    def step(call, hidden, place, _):
+    def step(call, hidden, position, _):
         (new,) = call("product", hidden)
         hidden = ops.tanh(new)
         return hidden, (hidden, new)
 
     def loss(hidden, kernel):
-        last, outputs = recur(step, {"product": product([kernel])}, hidden, tensor(PLACES))
+        last, outputs = recur(step, {"product": ProductOp([kernel])}, hidden, tensor(POSITIONS))
         return ops.sum(last) + sum(map(ops.sum, outputs)), last
 
     gradients_by(loss, [normal(1, B, H), normal(2, H, H)], [])
@@ -230,15 +229,15 @@ def test_second_derivatives():
             squares = [ops.sum(ops.square(x)) for x in inner.gradient(loss, inputs)]
         return outer.gradient(sum(squares), inputs, unconnected_gradients="zero")
 
-    assert_all_close(second(by_sites), [numpy(x) for x in second(by_loop)])
+    assert_all_close(second(by_ops), [numpy(x) for x in second(by_loop)])
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
-    [(["a", "a"], "called the site 'a' twice"), ([], "did not call the sites")],
+    [(["a", "a"], "called the op 'a' twice"), ([], "did not call the ops")],
 )
 @only_on("tensorflow", "jax", reason="PyTorch differentiates the steps of a loop itself")
-def test_every_site_is_called_once(names, message):
+def test_every_op_is_called_once(names, message):
     x = tensor(VALUES[1], "float32")
 
     def step(call, hidden, inputs, _):
@@ -246,6 +245,6 @@ def test_every_site_is_called_once(names, message):
             (hidden,) = call(name, hidden)
         return hidden, hidden
 
-    sites = {"a": product([tensor(VALUES[2], "float32")])}
+    named_ops = {"a": ProductOp([tensor(VALUES[2], "float32")])}
     with pytest.raises(ValueError, match=message):
-        recur(step, sites, x, tensor(MASK))
+        recur(step, named_ops, x, tensor(MASK))

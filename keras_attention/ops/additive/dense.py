@@ -1,8 +1,7 @@
 """The additive score of all pairs at once."""
 
 from keras_attention._typing import Tensor
-from keras_attention.backend import ops
-from keras_attention.ops.matmul import project
+from keras_attention.backend import ops, project
 
 __all__ = ["dense_gradient", "dense_score", "score_by_sample", "sum_pairs", "tanh_of_pairs"]
 

@@ -8,12 +8,7 @@ from collections.abc import Callable
 
 from keras_attention._typing import Size, Tensor
 from keras_attention.backend import ops
-from keras_attention.ops.additive.dense import (
-    dense_gradient,
-    dense_score,
-    sum_pairs,
-    tanh_of_pairs,
-)
+from keras_attention.ops.additive.dense import dense_gradient, dense_score, sum_pairs, tanh_of_pairs
 
 __all__ = ["query_tiled_gradient", "query_tiled_score"]
 

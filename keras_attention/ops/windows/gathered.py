@@ -1,8 +1,8 @@
 """The products of windows without XLA: all windows are copied for a moment."""
 
 from keras_attention._typing import Tensor
-from keras_attention.backend import gather_rows, ops, scatter_add
-from keras_attention.ops.matmul import project, upcast
+from keras_attention.backend import gather_rows, ops, project, scatter_add
+from keras_attention.ops.matmul import upcast
 from keras_attention.ops.windows.products import Products
 
 __all__ = ["GATHERED", "tanh_of_rows"]

@@ -6,8 +6,8 @@ Each step gathers one row for every query, uses it and drops it.
 from collections.abc import Callable
 
 from keras_attention._typing import Size, Tensor
-from keras_attention.backend import gather_rows, ops, repeat, scatter_add
-from keras_attention.ops.matmul import project, upcast, upcast_dtype
+from keras_attention.backend import gather_rows, ops, project, repeat, scatter_add
+from keras_attention.ops.matmul import upcast, upcast_dtype
 from keras_attention.ops.windows.products import Products
 
 __all__ = ["LOOPED"]

@@ -1,6 +1,5 @@
-"""What the decoders share: they read a memory, and they decode step by step."""
+"""The base of decoders: they attend to a memory, and they decode step by step."""
 
-import functools
 from typing import Any
 
 from keras import tree
@@ -18,21 +17,25 @@ from keras_attention._spec import (
 )
 from keras_attention._typing import Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
-from keras_attention.attention.scoring import build_attention, check_attention
+from keras_attention.attention.scoring import (
+    add_sequence_loss,
+    build_attention,
+    check_attention,
+)
 from keras_attention.attention.types import DecoderState, Memory
-from keras_attention.backend import leaves, ops, tree_map, unflatten_as
+from keras_attention.backend import leaves, ops
+from keras_attention.decoder.padding import cut_empty, pad_empty
 from keras_attention.ops.masks import zero_masked
 from keras_attention.ops.matmul import cast
-from keras_attention.ops.padding import pad_axis
 
-__all__ = ["Decoder", "check_states", "run_at_least_once"]
+__all__ = ["Decoder", "check_states"]
 
 
 class Decoder(CheckedLayer):
     """A recurrence over sequences that attends to a memory.
 
     A subclass has an `attention`, says what its cells hold in `_state_sizes`, and runs one step in
-    `_step(inputs, state, memory)`. It runs all steps in `_run(sequences, memory, state, mask,
+    `_step(inputs, state, memory)`. It runs all steps in `_unroll(sequences, memory, state, mask,
     scores_wanted, training)`, which returns the outputs, the weights or None, and the last state.
     """
 
@@ -48,7 +51,7 @@ class Decoder(CheckedLayer):
     input_feeding = return_state = False
 
     def _take_attention(self, attention, what, parts):
-        """Sets the attention, and declares as many memories as it takes.
+        """Set the attention, and declare as many memories as it takes.
 
         `parts` are what else the decoder runs, `(name, part)`, in an error called `what`.
         """
@@ -68,7 +71,7 @@ class Decoder(CheckedLayer):
         self.CALL, self.STEP = self.CALL.for_memories(count), self.STEP.for_memories(count)
 
     def _build_attention(self, query_size, sequences_shape, memory_shape):
-        """Checks the shapes, and builds the attention for queries of this size."""
+        """Check the shapes, build the attention, and return the shape of the sequences."""
         shapes = {"sequences": sequences_shape, "memory": memory_shape}
         self._sizes = self.CALL.check_shapes(self.name, shapes)
         build_attention(self.attention, (sequences_shape[0], query_size), memory_shape)
@@ -79,6 +82,7 @@ class Decoder(CheckedLayer):
             "cell state": tuple((size,) for size in tree.flatten(self._state_sizes)),
             "fed vector": ((self._attention_size,),) * self.input_feeding,
         }
+        return tuple(sequences_shape)
 
     def call(
         self,
@@ -93,13 +97,14 @@ class Decoder(CheckedLayer):
         prepared = self.attention._prepare(memory, value_mask=memory_mask)
         state = self._first_state(prepared, initial_state)
         # Masked steps must not influence anything, NaN included.
-        inputs = zero_masked(sequences, sequences_mask), prepared, state, sequences_mask
+        sequences = zero_masked(sequences, sequences_mask)
         has_loss = self.attention._has_loss
         scores_wanted = return_attention_scores or has_loss
-        run = functools.partial(self._run, scores_wanted=scores_wanted, training=training)
-        outputs, weights, state = run_at_least_once(run, *inputs)
+        inputs = pad_empty(sequences, prepared, state, sequences_mask)
+        results = self._unroll(*inputs, scores_wanted, training)
+        outputs, weights, state = cut_empty(sequences, prepared, state, results)
         if has_loss:
-            self.attention._add_sequence_loss(weights, sequences_mask, memory_mask)
+            add_sequence_loss(self, self.attention, weights, sequences_mask, memory_mask)
         results = [outputs]
         if self.return_state:
             results += [*state.cells, *leaves(state[1:3])]
@@ -109,14 +114,14 @@ class Decoder(CheckedLayer):
         return results if len(results) > 1 else outputs
 
     def prepare(self, memory: Tensor, memory_mask: Tensor = None) -> Memory:
-        """Projects the keys of a memory for `step`. Pass the mask: it does not propagate here."""
+        """Project the keys of a memory for `step`. Pass the mask: it does not propagate here."""
         self._check_built("decoding")
         tensors = {"memory": memory, "memory_mask": memory_mask}
         self.CALL.check(self.name, tensors, self._sizes, "prepare(memory, memory_mask=mask)")
         return self.attention._prepare(memory, value_mask=memory_mask)
 
     def get_initial_state(self, memory: Memory, initial_state: Any = None) -> DecoderState:
-        """Returns the state before the first `step`.
+        """Return the state before the first `step`.
 
         memory: from `prepare`. initial_state: as in a call.
         """
@@ -130,13 +135,13 @@ class Decoder(CheckedLayer):
             raise_value_error(self.name, f"{expected}before the first step", memory)
 
     def _first_state(self, memory, initial_state):
-        """The state before the first step; see the argument `initial_state` of a call."""
+        """Return the state before the first step; see the argument `initial_state` of a call."""
         attention, value = self.attention, leaves(memory.value)[0]
         batch = ops.shape(value)[0]
-        state, groups = None, dict(self._state_shapes)
+        groups = dict(self._state_shapes)
         cells, input_feed = groups.values()
+        state = attention._state(memory)
         if attention.has_state:
-            state = attention._first_state(memory)
             groups["attention state"] = tuple(tuple(x.shape[1:]) for x in leaves(state))
         parts = initial_state if isinstance(initial_state, (list, tuple)) else ()
         for part in (initial_state, *parts):
@@ -153,7 +158,7 @@ class Decoder(CheckedLayer):
         check_states(self.name, "initial_state", states, groups, value.shape[0])
         shapes = [*cells, *input_feed]
         if states[len(shapes) :]:
-            state = attention._given_state(memory, states[len(shapes) :])
+            state = attention._state(memory, states[len(shapes) :])
         # An encoder may compute in another dtype.
         states = [cast(x, self.compute_dtype) for x in states[: len(shapes)]]
         for shape in shapes[len(states) :]:
@@ -165,7 +170,7 @@ class Decoder(CheckedLayer):
     def step(
         self, inputs: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, DecoderState, Tensor]:
-        """Runs one step. Without dropout, repeated steps give the outputs of one call.
+        """Run one step. Without dropout, repeated steps give the outputs of one call.
 
         Args:
             inputs: x_i, `(B, D)`.
@@ -192,38 +197,12 @@ class Decoder(CheckedLayer):
                 raise_value_error(
                     self.name, f"{expected}memory) or the previous step returned it", None
                 )
-            kept = self.attention._given_state(memory, state.attention)
-            state = state._replace(attention=kept)
+            state = state._replace(attention=self.attention._state(memory, state.attention))
         return self._step(inputs, state, memory)
 
 
-def run_at_least_once(run, sequences, memory, state, mask):
-    """Calls `run`, a recurrent loop, even without a sample or without a step.
-
-    It passes zeros in place of a missing sample or step, and cuts the results, so gradients exist.
-
-    Args:
-        run: takes the other arguments and returns (outputs, weights or None, state).
-    """
-    steps = sequences.shape[1]
-    given = sequences, memory, state, mask
-    if 0 in [x.shape[0] for x in leaves(given)]:
-        one = [ops.zeros((1, *ops.shape(x)[1:]), x.dtype) for x in leaves(given)]
-        results = run_at_least_once(run, *unflatten_as(given, one))
-        return unflatten_as(results, [x[:0] for x in leaves(results)])
-    if steps is not None and steps > 0:
-        return run(sequences, memory, state, mask)
-    count = ops.shape(sequences)[1]
-    more = 1 if steps == 0 else ops.maximum(1 - count, 0)
-    mask = tree_map(lambda x: pad_axis(x, 1, more), mask)
-    outputs, weights, last = run(pad_axis(sequences, 1, more), memory, state, mask)
-    pairs = zip(leaves(last), leaves(state), strict=True)
-    last = unflatten_as(last, [ops.where(count > 0, *pair) for pair in pairs])
-    return outputs[:, :count], tree_map(lambda x: x[:, :count], weights), last
-
-
 def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) -> None:
-    """A flat list of states.
+    """Check a flat list of states.
 
     Args:
         name: the argument that holds the states.
@@ -246,7 +225,7 @@ def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) 
             if kind == "bool":
                 remedy = "Pass a mask by its name: `sequences_mask` or `memory_mask`."
             raise_value_error(layer, expected, Description(f"dtype {dtype_of(state)}"), remedy)
-    shapes = sum(groups.values(), ())
+    shapes: Any = sum(groups.values(), ())
     right = len(states) == len(shapes)
     right = right or (initial and len(states) in (0, len(groups["cell state"])))
     for state, size in zip(states, shapes, strict=False):
@@ -268,7 +247,7 @@ def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) 
 
 
 def _remedy(received, shapes):
-    """How to fix an initial state of these shapes."""
+    """Return how to fix an initial state of these shapes."""
     pairs = zip(shapes, received, strict=False)
     sizes = [size for (size, *_), shape in pairs if shape[1:] != (size,)]
     if sizes and len(received) <= len(shapes) and all(len(shape) == 2 for shape in received):

@@ -11,15 +11,21 @@ from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.backend import execution_context, ops, value_of
 from keras_attention.ops.random import generator_states
 
+__all__ = [
+    *("as_states", "cells_of", "check_cells", "check_output", "dropout_masks", "has_query"),
+    *("last_cell", "output_size", "query_of", "query_size", "state_sizes"),
+    "with_constant_weights",
+]
+
 
 def state_sizes(cell):
-    """The sizes of the states: a list, nested for stacked cells of several states each."""
+    """Return the sizes of the states: a list, nested for stacked cells of several states."""
     sizes = cell.state_size
     return _plain(sizes) if tree.is_nested(sizes) else [sizes]
 
 
 def as_states(cell, states):
-    """The states, nested or flat, in plain lists."""
+    """Pack the states, nested or flat, into plain lists."""
     flat = tree.flatten(states)
     return tree.pack_sequence_as(state_sizes(cell), flat)
 
@@ -29,18 +35,18 @@ def _plain(sizes):
 
 
 def cells_of(cell):
-    """The cells of a stack, the lowest first; or the cell itself, in a list."""
+    """Return the cells of a stack, the lowest first; or the cell itself, in a list."""
     return cell.cells if isinstance(cell, keras.layers.StackedRNNCells) else [cell]
 
 
 def last_cell(cell):
-    """The cell itself, or the last of stacked cells."""
+    """Return the cell itself, or the last of stacked cells."""
     last = cells_of(cell)[-1]
     return last if last is cell else last_cell(last)
 
 
 def query_of(cell, states):
-    """The query that belongs to the states of a cell.
+    """Return the query that belongs to the states of a cell.
 
     It is `cell.query(states)` if the cell has such a method, otherwise its first state. The last of
     stacked cells makes the query, if the stack has no such method.
@@ -54,26 +60,27 @@ def query_of(cell, states):
 
 
 def has_query(cell):
-    """Whether a cell chooses its own query, by a method `query`."""
+    """Return whether a cell chooses its own query, by a method `query`."""
     return any(callable(getattr(x, "query", None)) for x in (cell, last_cell(cell)))
 
 
 def query_size(cell, query):
-    """The features of the query: the output of the cell, or what `query_of` returns."""
+    """Return the features of the query: the output of the cell, or what `query_of` returns."""
     if query == "current":
         return output_size(cell)
     states = tree.map_structure(lambda size: keras.KerasTensor((None, size)), state_sizes(cell))
-    return query_of(cell, states).shape[-1]
+    tensor: Any = query_of(cell, states)
+    return tensor.shape[-1]
 
 
 def output_size(cell):
-    """The features of a cell's output; of its first state, if the cell does not say."""
+    """Return the features of a cell's output; of its first state, if the cell does not say."""
     return getattr(cell, "output_size", None) or tree.flatten(state_sizes(last_cell(cell)))[0]
 
 
 @contextlib.contextmanager
 def dropout_masks(cell, batch_size, width):
-    """Draws the dropout masks of cells before the loop, and resets them afterwards."""
+    """Draw the dropout masks of cells before the loop, and reset them afterwards."""
     cells = cells_of(cell)
     try:
         for one in cells:
@@ -92,7 +99,7 @@ def dropout_masks(cell, batch_size, width):
 
 
 def with_constant_weights(layer, run):
-    """Calls `run`, a recurrent loop, with the weights of the layer read once, before the loop.
+    """Call `run`, a recurrent loop, with the weights of the layer read once, before the loop.
 
     A TensorFlow graph that reads a weight inside a loop stores it for the gradient at every step,
     and a compiled graph copies it. They are not read before it under mixed precision, which casts
@@ -115,12 +122,12 @@ def with_constant_weights(layer, run):
 
 
 def check_cells(layer: str, name: str, argument: Any, wanted: str) -> list:
-    """Lists the cells of an argument. None may occur twice: the places would share its weights."""
+    """List the cells of an argument. None may occur twice: both would share its weights."""
     cells = list(argument) if isinstance(argument, (list, tuple)) else [argument]
     wrong = [one for one in cells if isinstance(one, type) or not is_cell(one)]
     if wrong or not cells:
         raise_value_error(
-            layer, f"`{name}` must be {wanted}", argument, (wrong and _cell_of(wrong[0])) or ""
+            layer, f"`{name}` must be {wanted}", argument, _cell_of(wrong[0]) if wrong else ""
         )
     if len({id(one) for one in cells}) < len(cells):
         remedy = f"Make each: [keras.layers.GRUCell(256) for _ in range({len(cells)})]."
@@ -131,7 +138,7 @@ def check_cells(layer: str, name: str, argument: Any, wanted: str) -> list:
 
 
 def _cell_of(part):
-    """How to fix what was given in place of a cell."""
+    """Return how to fix an argument that is no cell."""
     if isinstance(part, ScoringMixin):
         return "Call AttentionRNN(cell, attention), the cell first."
     if hasattr(part, "state_size") and not isinstance(part, type):
@@ -141,7 +148,7 @@ def _cell_of(part):
 
 
 def check_output(layer: str, cell: Any, hidden: Any, states: Any = None) -> None:
-    """The output of the cell. With `states`, the new ones, it must be the next query."""
+    """Check the output of the cell. With `states`, the new ones, it must be the next query."""
     size = output_size(cell)
     wrong_size = hidden.shape[-1] != size
     if not wrong_size and (states is None or query_of(cell, states) is hidden or has_query(cell)):
