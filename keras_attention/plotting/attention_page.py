@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from keras_attention._spec import Description, raise_value_error
+from keras_attention._spec import raise_value_error
 from keras_attention._typing import Tensor
 from keras_attention.plotting._inputs import checked, string_list
 from keras_attention.plotting._text import Text
@@ -51,9 +51,8 @@ def attention_page(
     target = string_list(where, "target", target)
     maps = dict(weights) if isinstance(weights, Mapping) else {"": weights}
     if not maps or not target:
-        expected = "expected at least one map in `weights` and one token in `target`"
         raise_value_error(
-            where, expected, Description(f"{len(maps)} maps and {len(target)} target tokens")
+            where, "expected at least one map and one target token", [weights, target]
         )
     numbers, panels = [], []
     for name, weights in maps.items():

@@ -3,7 +3,6 @@
 import functools
 import inspect
 from collections.abc import Iterator
-from typing import Any
 
 import keras
 import numpy as np
@@ -15,7 +14,7 @@ from keras_attention.backend.context import is_symbolic
 __all__ = ["attention_weights"]
 
 
-def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Any]:
+def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Nested]:
     """Read the weights of all attention layers of a model, for some inputs.
 
     The model is called once, with `training=False`. Meanwhile its attention layers record their
