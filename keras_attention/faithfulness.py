@@ -76,7 +76,7 @@ def comprehensiveness(
 def sufficiency(
     predict: Predict, inputs: Tensor, importance: Tensor, share: float = 0.1, pad: int = 0
 ) -> np.ndarray:
-    """Measure how much the predicted class loses with the most important parts alone. Less is better.
+    """Measure how much the predicted class loses with the important parts alone. Less is better.
 
         s[b] = p(y | x[b]) - p(y | only they),    y = argmax p(. | x[b])
 
