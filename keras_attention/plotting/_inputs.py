@@ -37,9 +37,9 @@ def checked(
         raise_value_error(where, expected, array.shape, remedy)
     array = array[inside]
     if not np.isfinite(array).all() or (not negative and (array < 0).any()):
-        numbers = "finite numbers" if negative else "finite and not negative"
-        received = Description(f"numbers from {array.min()} to {array.max()}")
-        raise_value_error(where, f"`{name}` must be {numbers}", received)
+        valid = "finite" if negative else "finite and not negative"
+        received = Description(f"values from {array.min()} to {array.max()}")
+        raise_value_error(where, f"`{name}` must be {valid}", received)
     return array
 
 

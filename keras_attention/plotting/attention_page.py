@@ -54,15 +54,15 @@ def attention_page(
         raise_value_error(
             where, "expected at least one map and one target token", [weights, target]
         )
-    numbers, panels = [], []
+    values, panels = [], []
     for name, weights in maps.items():
         shape, sizes = "(target tokens, source tokens)", (len(target), len(source))
         array = checked(where, f"weights {name}".strip(), weights, shape, sizes)
         rows = [*array, array.mean(axis=0)]
-        numbers.append([[float(f"{x:.4g}") for x in row] for row in rows])
+        values.append([[float(f"{x:.4g}") for x in row] for row in rows])
         panels.append(_panel(name, source, rows[-1]))
     # A "<" could end the script.
-    data = json.dumps(numbers).replace("<", "\\u003c")
+    data = json.dumps(values).replace("<", "\\u003c")
     everything = "The mean over all target tokens:"
     buttons = "".join(
         f'<button type="button" aria-pressed="false">{escape(x)}</button>' for x in target

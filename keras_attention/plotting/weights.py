@@ -53,8 +53,8 @@ def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Nested]:
     layers = [layer for layer in _inside(model) if _gives_weights(layer)]
     try:
         for layer in layers:
-            numbers = ("", *(f"_{n}" for n in range(2, len(layers) + 1)))
-            name = next(x for n in numbers if (x := layer.name + n) not in recorded)
+            suffixes = "", *(f"_{n}" for n in range(2, len(layers) + 1))
+            name = next(x for end in suffixes if (x := layer.name + end) not in recorded)
             layer.__dict__["call"] = _recording(layer.call, recorded.setdefault(name, []))
         model(inputs, training=False)
     finally:
