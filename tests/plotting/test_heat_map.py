@@ -69,7 +69,7 @@ def test_options_that_make_no_sense(options, message):
         (weights_of(5, 7), "Pass one sample, and cut padding off"),
         (weights_of(1, 2, 3), "Pass one sample"),
         ([[np.nan, 0, 0], [0, 0, 0]], "finite and not negative"),
-        ([[-0.5, 0, 0], [0, 0, 0]], "finite and not negative; received numbers from -0.5 to 0"),
+        ([[-0.5, 0, 0], [0, 0, 0]], "finite and not negative; received values from -0.5 to 0"),
     ],
 )
 def test_weights_that_do_not_fit(weights, message):
