@@ -9,7 +9,7 @@ To add one to the loss of a model, return it from the hook `sequence_loss` of an
 Masks may have gaps. Masked steps have no effect, and positions count valid steps only.
 """
 
-from typing import Any
+from typing import TypeAlias
 
 from keras_attention._spec import Spec, check_number
 from keras_attention._typing import Tensor
@@ -19,11 +19,12 @@ from keras_attention.ops.matmul import upcast
 
 __all__ = ["durations", "forward_sum_loss", "guided_attention_loss", "supervised_attention_loss"]
 
-# The log probability of what cannot happen. Unlike -inf it has finite gradients.
+# The log probability of an impossible path. Unlike -inf it has finite gradients.
 NEVER = -1e30
 TINY = 1e-30  # a weight is at least this large where its logarithm is taken
 SMALLEST_SUM = 1e-15  # the gradient of x / s divides by s * s, which float32 must hold
 
+Mask: TypeAlias = Tensor | None
 MASKS = "query_mask: bool[B Tq]?", "memory_mask: bool[B Tk]?"
 OF_WEIGHTS = Spec("weights: float[B Tq Tk]", *MASKS, call="it on weights (batch, steps, memory)")
 OF_SCORES = Spec("scores: float[B Tq Tk]", *MASKS, call="it on scores (batch, steps, memory)")
@@ -34,9 +35,9 @@ SUPERVISED = Spec(
 
 
 def guided_attention_loss(
-    weights: Any, query_mask: Any = None, memory_mask: Any = None, width: float = 0.2
+    weights: Tensor, query_mask: Mask = None, memory_mask: Mask = None, width: float = 0.2
 ) -> Tensor:
-    """How far weights are from the diagonal (Tachibana, Uenoyama and Aihara, 2018).
+    """Measure how far weights are from the diagonal (Tachibana, Uenoyama and Aihara, 2018).
 
         n[b,i,:] = a[b,i,:] / sum_j a[b,i,j]
         loss     = mean_b mean_ij n[b,i,j] (1 - exp(-(i / Tq[b] - j / Tk[b])^2 / (2 width^2)))
@@ -91,9 +92,9 @@ def guided_attention_loss(
 
 
 def supervised_attention_loss(
-    alignment: Any, weights: Any, query_mask: Any = None, memory_mask: Any = None
+    alignment: Tensor, weights: Tensor, query_mask: Mask = None, memory_mask: Mask = None
 ) -> Tensor:
-    """The cross-entropy between weights and a known alignment (Mi et al., 2016).
+    """Compute the cross-entropy between weights and an alignment (Mi et al., 2016).
 
         loss[b] = mean_i -sum_j t[b,i,j] log a[b,i,j]
 
@@ -106,8 +107,8 @@ def supervised_attention_loss(
     where the query is padding. In a hook `sequence_loss`, return the mean, `ops.mean(loss)`.
 
     Args:
-        alignment: t, `(B, Tq, Tk)`, any kind of numbers. A row sums to one, or to zero where
-            nothing is known.
+        alignment: t, `(B, Tq, Tk)`, of any dtype. A row sums to one, or to zero where the
+            alignment is unknown.
         weights: a, `(B, Tq, Tk)`. A weight below 1e-30 counts as 1e-30, and has no gradient.
         query_mask, memory_mask: see `guided_attention_loss`.
 
@@ -118,7 +119,7 @@ def supervised_attention_loss(
         ValueError: a shape or a dtype does not fit.
 
     Example:
-        Nothing is known of the second step.
+        The alignment of the second step is unknown.
 
         >>> import numpy
         >>> from keras_attention.alignment import supervised_attention_loss
@@ -141,8 +142,8 @@ def supervised_attention_loss(
     return ops.sum(losses, axis=(1, 2)) / ops.maximum(rows, 1)
 
 
-def forward_sum_loss(scores: Any, query_mask: Any = None, memory_mask: Any = None) -> Tensor:
-    """The negative log probability of all monotonic alignments (Badlani et al., 2021).
+def forward_sum_loss(scores: Tensor, query_mask: Mask = None, memory_mask: Mask = None) -> Tensor:
+    """Compute -log of the probability of all monotonic alignments (Badlani et al., 2021).
 
         a[b,i,:] = softmax of e[b,i,:] over the valid j
         loss     = mean_b -log sum_s prod_i a[b,i,s(i)]
@@ -187,9 +188,9 @@ def forward_sum_loss(scores: Any, query_mask: Any = None, memory_mask: Any = Non
     def step(total, inputs):
         scores, valid = inputs
         moved = _one_step_on(total)
-        # The gradient of `largest` cancels, so none flows through it.
-        largest = ops.stop_gradient(ops.where(total > moved, total, moved))
-        both = largest + ops.log(ops.exp(total - largest) + ops.exp(moved - largest))
+        # The gradient of `peak` cancels, so none flows through it.
+        peak = ops.stop_gradient(ops.where(total > moved, total, moved))
+        both = peak + ops.log(ops.exp(total - peak) + ops.exp(moved - peak))
         return where_valid(valid, scores + both, total), None
 
     total = take_last(scan(step, first, steps)[0], count)
@@ -197,8 +198,8 @@ def forward_sum_loss(scores: Any, query_mask: Any = None, memory_mask: Any = Non
     return mean_or_zero(ops.where(possible, -total, ops.zeros_like(total)))
 
 
-def durations(weights: Any, query_mask: Any = None, memory_mask: Any = None) -> Tensor:
-    """How many query steps the best monotonic alignment spends on each memory step, by Viterbi.
+def durations(weights: Tensor, query_mask: Mask = None, memory_mask: Mask = None) -> Tensor:
+    """Count the query steps of each memory step in the best monotonic alignment, by Viterbi.
 
         s      = argmax_s prod_i a[b,i,s(i)]    over the paths of `forward_sum_loss`
         d[b,j] = the number of valid i with s(i) = j
@@ -240,12 +241,14 @@ def durations(weights: Any, query_mask: Any = None, memory_mask: Any = None) -> 
         moved = _one_step_on(best)
         return where_valid(valid, scores + ops.where(moved > best, moved, best), best), moved > best
 
-    def backward(place, inputs):
+    def backward(reached, inputs):
         moves, valid = inputs
-        here = position == ops.expand_dims(place, 1)
+        here = position == ops.expand_dims(reached, 1)
         moved = ops.any(ops.logical_and(here, moves), axis=1)
         read = where_valid(valid, here, ops.zeros_like(here))
-        return where_valid(valid, place - ops.cast(moved, "int32"), place), ops.cast(read, "int32")
+        return where_valid(valid, reached - ops.cast(moved, "int32"), reached), ops.cast(
+            read, "int32"
+        )
 
     best, moves = scan(forward, first, (scores, valid), differentiated=False)
     _, read = scan(backward, count, (moves, valid), reverse=True, differentiated=False)
@@ -259,16 +262,16 @@ def durations(weights: Any, query_mask: Any = None, memory_mask: Any = None) -> 
 
 
 def _checked(caller, spec, *tensors):
-    """The tensors of a spec, of which the last two are masks."""
+    """Check and convert the tensors of a spec, of which the last two are masks."""
     spec.check(caller, dict(zip(spec.names, tensors, strict=True)))
-    *numbers, query_mask, memory_mask = (
+    *values, query_mask, memory_mask = (
         None if x is None else ops.convert_to_tensor(x) for x in tensors
     )
-    return *map(upcast, numbers), query_mask, memory_mask
+    return *map(upcast, values), query_mask, memory_mask
 
 
 def _full_masks(weights, query_mask, memory_mask):
-    """The masks, all True in place of None."""
+    """Return the masks, all True in place of None."""
     batch, steps, length = ops.shape(weights)
     return (
         ops.ones((batch, steps), "bool") if query_mask is None else query_mask,
@@ -281,14 +284,14 @@ def _valid_pairs(query_mask, memory_mask):
 
 
 def _relative_position(mask, dtype):
-    """How many of the valid steps of a sample come before each of them, as a share of all."""
+    """Return the share of the valid steps of a sample that come before each step."""
     valid = ops.cast(mask, "int32")
     before = ops.cast(ops.cumsum(valid, axis=1) - valid, dtype)
     return before / ops.cast(ops.maximum(ops.sum(valid, 1, keepdims=True), 1), dtype)
 
 
 def _finite_scores(scores, query_mask, memory_mask):
-    """Scores without what is masked, and finite."""
+    """Make scores finite, and mask them."""
     scores = ops.where(scores < NEVER, ops.full_like(scores, NEVER), scores)
     if memory_mask is not None:
         scores = ops.where(ops.expand_dims(memory_mask, 1), scores, ops.full_like(scores, NEVER))
@@ -298,7 +301,7 @@ def _finite_scores(scores, query_mask, memory_mask):
 
 
 def _time_major(scores, query_mask, memory_mask):
-    """What a loop over the query steps needs, with valid memory steps side by side.
+    """Return the inputs of a loop over the query steps, with valid memory steps side by side.
 
     Column 0 stands before the first memory step, and every path begins there.
 

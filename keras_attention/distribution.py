@@ -109,7 +109,9 @@ def get_layout_map(
     backend = keras.backend.backend()
     if backend != "jax":
         remedy = "Let tf.distribute.MirroredStrategy copy the model to all GPUs."
-        raise_value_error("get_layout_map", "the backend must be JAX", backend, remedy)
+        raise_value_error(
+            "get_layout_map", "the backend must be jax, KERAS_BACKEND=jax", backend, remedy
+        )
     if not isinstance(device_mesh, keras.distribution.DeviceMesh):
         expected = "`device_mesh` must be a keras.distribution.DeviceMesh"
         raise_value_error("get_layout_map", expected, device_mesh)

@@ -1,21 +1,22 @@
-"""Whether the weights of a classifier are reasons for its predictions.
+"""Measures of whether the weights of a classifier are reasons for its predictions.
 
 A reason is faithful if the prediction depends on it. These functions erase parts of the input
 (DeYoung et al., 2020): words of a text, or instances of a bag. They also compare the weights of
 models that differ in their seed only (Jain and Wallace, 2019; Wiegreffe and Pinter, 2019). They
 take any classifier and any importance of its parts: attention weights, `gradient_times_input`, the
-coefficients of a linear model, or random numbers, which the others should beat.
+coefficients of a linear model, or random values, which the others should beat.
 
 References: https://aclanthology.org/2020.acl-main.408, section 4;
 https://aclanthology.org/N19-1357; https://aclanthology.org/D19-1002
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from keras_attention._spec import check_number, raise_value_error
+from keras_attention._typing import Tensor
 from keras_attention.backend import ops, vjp
 
 __all__ = [
@@ -28,13 +29,13 @@ __all__ = [
 ]
 
 # From inputs (B, ...) to the probabilities of the classes (B, C).
-Predict: TypeAlias = Callable[[Any], Any]
+Predict: TypeAlias = Callable[[Tensor], Tensor]
 
 
 def comprehensiveness(
-    predict: Predict, inputs: Any, importance: Any, share: float = 0.1, pad: int = 0
+    predict: Predict, inputs: Tensor, importance: Tensor, share: float = 0.1, pad: int = 0
 ) -> np.ndarray:
-    """How much the predicted class loses without the most important parts. More is better.
+    """Measure how much the predicted class loses without the most important parts. More is better.
 
         c[b] = p(y | x[b]) - p(y | x[b] without them),    y = argmax p(. | x[b])
 
@@ -72,9 +73,9 @@ def comprehensiveness(
 
 
 def sufficiency(
-    predict: Predict, inputs: Any, importance: Any, share: float = 0.1, pad: int = 0
+    predict: Predict, inputs: Tensor, importance: Tensor, share: float = 0.1, pad: int = 0
 ) -> np.ndarray:
-    """How much the predicted class loses with nothing but the most important parts. Less is better.
+    """Measure how much the predicted class loses with the important parts alone. Less is better.
 
         s[b] = p(y | x[b]) - p(y | only they),    y = argmax p(. | x[b])
 
@@ -96,9 +97,9 @@ def sufficiency(
 
 
 def erase(
-    inputs: Any, importance: Any, share: float = 0.1, pad: int = 0, keep: bool = False
+    inputs: Tensor, importance: Tensor, share: float = 0.1, pad: int = 0, keep: bool = False
 ) -> np.ndarray:
-    """The inputs without their most important parts, or with `keep` nothing else.
+    """Erase the most important parts of the inputs, or with `keep` everything else.
 
     Of n parts, the `ceil(share n)` with the largest importance are chosen, the first of equal ones.
 
@@ -133,13 +134,12 @@ def _probabilities(predict, inputs):
     shape, count = probabilities.shape, len(inputs)
     if len(shape) != 2 or shape[0] != count or shape[1] < 2:
         expected = f"`predict` must return probabilities of shape ({count}, classes), two or more"
-        remedy = "Make two of a sigmoid p: numpy.concatenate([1 - p, p], axis=1)."
-        raise_value_error("faithfulness", expected, shape, remedy if shape == (count, 1) else "")
+        raise_value_error("faithfulness", expected, shape)
     return probabilities
 
 
 def _most_important(inputs, importance, share, pad, name="importance"):
-    """Marks the share of the parts with the largest importance, the first of equal ones."""
+    """Mark the share of the parts with the largest importance, the first of equal ones."""
     check_number("faithfulness", "share", share, above=0, most=1)
     importance = np.asarray(importance, "float64")
     shape = importance.shape
@@ -152,7 +152,7 @@ def _most_important(inputs, importance, share, pad, name="importance"):
     importance = importance.reshape(len(inputs), -1)
     present = (inputs != pad).reshape(*importance.shape, -1).any(axis=-1)
     if np.isnan(importance[present]).any():
-        raise ValueError(f"faithfulness: `{name}` holds NaN. Replace it; a part needs a number.")
+        raise ValueError(f"faithfulness: `{name}` holds NaN. Replace it.")
     # Otherwise the rounding of a product such as 0.1 * 30 would choose one more.
     count = np.ceil(np.round(share * present.sum(axis=1), 9))
     order = np.lexsort((-importance, ~present))
@@ -161,8 +161,8 @@ def _most_important(inputs, importance, share, pad, name="importance"):
     return chosen.reshape(shape)
 
 
-def jensen_shannon(first: Any, second: Any) -> np.ndarray:
-    """How far two distributions of weights are apart, from 0 to log 2 = 0.69.
+def jensen_shannon(first: Tensor, second: Tensor) -> np.ndarray:
+    """Measure the distance of two distributions of weights, from 0 to log 2 = 0.69.
 
         JS(a, b) = (KL(a, m) + KL(b, m)) / 2,    m = (a + b) / 2
         KL(a, m) = sum_j a_j log(a_j / m_j)
@@ -188,8 +188,10 @@ def jensen_shannon(first: Any, second: Any) -> np.ndarray:
     return (_relative_entropy(a, middle) + _relative_entropy(b, middle)) / 2
 
 
-def overlap(first: Any, second: Any, inputs: Any, share: float = 0.1, pad: int = 0) -> np.ndarray:
-    """How many of the most important parts two models have in common, from 0 to 1.
+def overlap(
+    first: Tensor, second: Tensor, inputs: Tensor, share: float = 0.1, pad: int = 0
+) -> np.ndarray:
+    """Measure the share of the most important parts that two models have in common.
 
         o[b] = |top(a[b]) and top(a'[b])| / |top(a[b])|
 
@@ -239,8 +241,8 @@ def _check_same_shape(first, second):
         raise_value_error("faithfulness", expected, second.shape)
 
 
-def gradient_times_input(predict: Predict, features: Any) -> np.ndarray:
-    """The importance of embedded words by the gradient (Denil et al., 2014).
+def gradient_times_input(predict: Predict, features: Tensor) -> np.ndarray:
+    """Compute the importance of embedded words by the gradient (Denil et al., 2014).
 
         g[b,...] = sum_d x[b,...,d] dp(y | x[b]) / dx[b,...,d],    y = argmax p(. | x[b])
 

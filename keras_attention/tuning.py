@@ -39,7 +39,7 @@ def attention_space(
     mechanisms: list[str] | tuple[str, ...] = ("bahdanau", "luong"),
     **arguments: Any,
 ) -> keras.layers.Layer:
-    """Returns a new attention layer, whose mechanism and arguments keras-tuner chooses.
+    """Return a new attention layer, whose mechanism and arguments keras-tuner chooses.
 
     Each keyword is an argument of the layers. A list is searched with `hp.Choice`, where the chosen
     mechanism takes it; `units` is `attention_units` there, and the first value is the default. Any
@@ -93,7 +93,7 @@ def attention_space(
 
 
 def completed_trials(tuner: keras_tuner.Tuner) -> list[keras_tuner.engine.trial.Trial]:
-    """Returns the trials of a search, the best first, and raises a RuntimeError if one failed.
+    """Return the trials of a search, the best first; raise a RuntimeError if one failed.
 
     keras-tuner may end a search without an error. This error names each failed trial and its cause.
 

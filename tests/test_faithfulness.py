@@ -178,7 +178,7 @@ def test_refusals():
     for share in (0, 1.1, -0.1, "half"):
         refuse(lambda share=share: erase(ids, weights, share), "`share`", repr(share))
     refuse(lambda: comprehensiveness(lambda x: x[0], ids, weights), "(1, classes)", "(3,)")
-    one_class = "(1, classes), two or more; received (1, 1). Make two of a sigmoid"
+    one_class = "(1, classes), two or more; received (1, 1)"
     refuse(lambda: sufficiency(lambda x: x[:, :1] / 9, ids, weights), one_class)
     refuse(lambda: jensen_shannon([[1.0, -1]], [[1.0, 1]]), "`first` must hold weights")
     refuse(lambda: jensen_shannon([[1.0, 1]], [[1.0, 1, 1]]), "`second`", "(1, 2)")

@@ -24,8 +24,7 @@ except ModuleNotFoundError as error:
         f"Keras is set to run on {error.name}, which is not installed. {remedy}.", name=error.name
     ) from None
 
-from keras_attention.backend.context import Compiling, ExecutionContext, compiling
-from keras_attention.backend.structures import (
+from keras_attention.backend import (
     Body,
     Function,
     leaves,
@@ -34,6 +33,7 @@ from keras_attention.backend.structures import (
     unflatten_as,
     where_valid,
 )
+from keras_attention.backend.context import Compiling, ExecutionContext, compiling
 
 if keras.backend.backend() == "jax":
     import keras_attention.backend.jax as chosen

@@ -1,18 +1,18 @@
 """Checks of weights and tokens before they are drawn."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import keras
 import numpy as np
 
 from keras_attention._spec import Description, raise_value_error
+from keras_attention._typing import Tensor
 
 
 def checked(
     where: str,
     name: str,
-    weights: Any,
+    weights: Tensor,
     axes: str,
     sizes: tuple[int | None, ...],
     padded: bool = False,
@@ -26,28 +26,24 @@ def checked(
     """
     expected = f"`{name}` must be an array of shape {axes}, here {sizes}"
     try:
-        if weights is None:  # NumPy would convert it to NaN
-            raise TypeError
         array = np.asarray(keras.ops.convert_to_numpy(weights), "float64")
     except (TypeError, ValueError):
-        remedy = "Of (output, weights), pass the second." if isinstance(weights, tuple) else ""
-        raise_value_error(where, expected, Description(f"{weights!r:.80}"), remedy)
+        raise_value_error(where, expected, Description(f"{weights!r:.80}"))
     inside = tuple(map(slice, sizes))
     least = [1 if size is None else size for size in sizes]
     longer = array.ndim == len(sizes) and np.greater_equal(array.shape, least).all()
     if not longer or not (padded or array[inside].shape == array.shape):
-        remedy = f"Pass one sample: {name}[0]." if array.ndim > len(sizes) else ""
-        cut = f"Cut padding off: {name}[{', '.join(f':{size}' for size in sizes)}]."
-        raise_value_error(where, expected, array.shape, cut if longer else remedy)
+        remedy = "Pass one sample, and cut padding off."
+        raise_value_error(where, expected, array.shape, remedy)
     array = array[inside]
     if not np.isfinite(array).all() or (not negative and (array < 0).any()):
-        numbers = "finite numbers" if negative else "finite and not negative"
-        received = Description(f"numbers from {array.min()} to {array.max()}")
-        raise_value_error(where, f"`{name}` must be {numbers}", received)
+        valid = "finite" if negative else "finite and not negative"
+        received = Description(f"values from {array.min()} to {array.max()}")
+        raise_value_error(where, f"`{name}` must be {valid}", received)
     return array
 
 
-def string_list(where: str, name: str, strings: Iterable[Any], of: str = "tokens") -> list[Any]:
+def string_list(where: str, name: str, strings: Iterable, of: str = "tokens") -> list:
     """Convert to a list. A string, which Python takes for a list of letters, raises an error."""
     if isinstance(strings, (str, bytes)):
         raise_value_error(where, f"`{name}` must be a list of {of}", strings, "Split the string.")

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from keras_attention._spec import Description, raise_value_error
+from keras_attention._spec import raise_value_error
 from keras_attention._typing import Tensor
 from keras_attention.plotting._inputs import checked, string_list
 from keras_attention.plotting._text import Text
@@ -51,19 +51,18 @@ def attention_page(
     target = string_list(where, "target", target)
     maps = dict(weights) if isinstance(weights, Mapping) else {"": weights}
     if not maps or not target:
-        expected = "expected at least one map in `weights` and one token in `target`"
         raise_value_error(
-            where, expected, Description(f"{len(maps)} maps and {len(target)} target tokens")
+            where, "expected at least one map and one target token", [weights, target]
         )
-    numbers, panels = [], []
+    values, panels = [], []
     for name, weights in maps.items():
         shape, sizes = "(target tokens, source tokens)", (len(target), len(source))
         array = checked(where, f"weights {name}".strip(), weights, shape, sizes)
         rows = [*array, array.mean(axis=0)]
-        numbers.append([[float(f"{x:.4g}") for x in row] for row in rows])
+        values.append([[float(f"{x:.4g}") for x in row] for row in rows])
         panels.append(_panel(name, source, rows[-1]))
     # A "<" could end the script.
-    data = json.dumps(numbers).replace("<", "\\u003c")
+    data = json.dumps(values).replace("<", "\\u003c")
     everything = "The mean over all target tokens:"
     buttons = "".join(
         f'<button type="button" aria-pressed="false">{escape(x)}</button>' for x in target

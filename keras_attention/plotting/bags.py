@@ -70,8 +70,7 @@ def plot_bag(
         if instances.ndim != 3 and not (instances.ndim == 4 and instances.shape[3] in (3, 4)):
             expected = "`instances` must be images, (instances, height, width) or (instances, "
             expected += "height, width, 3 or 4 channels), or strings"
-            remedy = "Make a string of each row of a table, or take one channel: images[..., 0]."
-            raise_value_error(where, expected, instances.shape, remedy)
+            raise_value_error(where, expected, instances.shape)
     else:
         instances = string_list(where, "instances", instances, "strings")
     weights = checked(where, "weights", weights, "(instances,)", (len(instances),))

@@ -66,8 +66,6 @@ class AttentionMapCallback(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         where = "AttentionMapCallback"
-        if not isinstance(log_dir, (str, os.PathLike)):
-            raise_value_error(where, "`log_dir` must be a folder", log_dir)
         self.log_dir: str | os.PathLike[str] = log_dir
         self.inputs: Nested = inputs
         self.sources: list[list[Text]] = _token_lists("sources", sources)
@@ -75,11 +73,8 @@ class AttentionMapCallback(keras.callbacks.Callback):
         self.targets: list[list[Text]] | None = targets
         self.layer: str | None = layer
         self.every: int = check_int(where, "every", every)
-        if targets is not None and len(targets) != len(self.sources):
-            expected = f"`targets` must be {len(self.sources)} lists of tokens, one for each source"
-            raise_value_error(where, expected, targets)
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: dict | None = None) -> None:
         # Draws once before training: otherwise a mistake would show only after the first epoch.
         for one in self._maps():
             plot_attention(*one)
@@ -94,7 +89,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
         self._summary: Any = summary
         self._writer: Any = summary.create_file_writer(str(self.log_dir))
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         if (epoch + 1) % self.every:
             return
         try:
@@ -107,10 +102,10 @@ class AttentionMapCallback(keras.callbacks.Callback):
             warnings.warn(message, RuntimeWarning, stacklevel=2)
         self._writer.flush()
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_end(self, logs: dict | None = None) -> None:
         self._writer.close()
 
-    def _maps(self) -> Iterator[Any]:
+    def _maps(self) -> Iterator[tuple]:
         """Yield weights, source and target of every sample, without the padding."""
         where, model = "AttentionMapCallback", self.model
         assert model is not None  # `fit` has set it
@@ -120,10 +115,10 @@ class AttentionMapCallback(keras.callbacks.Callback):
         axes = "(samples, source)" if self.targets is None else "(samples, target, source)"
         if isinstance(weights, (list, tuple)) or weights.ndim != axes.count(",") + 1:
             raise_value_error(where, f"the weights of `{name}` must be of shape {axes}", weights)
-        if len(weights) != len(self.sources):
-            expected = f"`sources` must be {len(weights)} lists of tokens, one for each sample"
-            raise_value_error(where, expected, self.sources)
         targets = [None] * len(weights) if self.targets is None else self.targets
+        if {len(self.sources), len(targets)} != {len(weights)}:
+            expected = f"`sources` and `targets` must be {len(weights)} lists, one for each sample"
+            raise_value_error(where, expected, [self.sources, targets])
         for one, source, target in zip(weights, self.sources, targets, strict=True):
             rows = one if target is None else one[: len(target)]
             yield rows[..., : len(source)], source, target

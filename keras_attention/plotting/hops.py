@@ -76,11 +76,8 @@ def plot_hops(*samples: Hops) -> Figure:
         ['hop 1', 'hop 2']
     """
     if not samples or not all(isinstance(sample, Hops) for sample in samples):
-        expected, remedy = (
-            "expected one or more `Hops(memories, weights, ...)`",
-            "plot_hops(*samples)",
-        )
-        raise_value_error("plot_hops", expected, samples, f"Write {remedy} for a list of them.")
+        expected = "expected one or more `Hops(memories, weights, ...)`"
+        raise_value_error("plot_hops", expected, samples, "Write plot_hops(*samples) for a list.")
     where, columns = "plot_hops", min(2, len(samples))
     rows = -(-len(samples) // columns)
     heights = [min(len(sample.memories), MOST_MEMORIES) for sample in samples]

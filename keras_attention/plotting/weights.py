@@ -3,7 +3,6 @@
 import functools
 import inspect
 from collections.abc import Iterator
-from typing import Any
 
 import keras
 import numpy as np
@@ -15,7 +14,7 @@ from keras_attention.backend import is_symbolic
 __all__ = ["attention_weights"]
 
 
-def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Any]:
+def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Nested]:
     """Read the weights of all attention layers of a model, for some inputs.
 
     The model is called once, with `training=False`. Meanwhile its attention layers record their
@@ -54,8 +53,8 @@ def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Any]:
     layers = [layer for layer in _inside(model) if _gives_weights(layer)]
     try:
         for layer in layers:
-            numbers = ("", *(f"_{n}" for n in range(2, len(layers) + 1)))
-            name = next(x for n in numbers if (x := layer.name + n) not in recorded)
+            suffixes = "", *(f"_{n}" for n in range(2, len(layers) + 1))
+            name = next(x for end in suffixes if (x := layer.name + end) not in recorded)
             layer.__dict__["call"] = _recording(layer.call, recorded.setdefault(name, []))
         model(inputs, training=False)
     finally:

@@ -1,4 +1,4 @@
-"""Drawing tokens at random from rows of logits."""
+"""Draw tokens at random from rows of logits."""
 
 import math
 from typing import Any
@@ -19,7 +19,7 @@ def draw(
     top_p: float | Tensor | None,
     seed: Tensor,
 ) -> Tensor:
-    """Draws a token for each row of `(N, V)`, `(N,)`; see `sample_search`.
+    """Draw a token for each row of `(N, V)`, `(N,)`; see `sample_search`.
 
     A token without probability is never drawn, unless the row has no other. The seed is `(2,)`.
     """
@@ -32,7 +32,7 @@ def draw(
 
 
 def _draw_index(mass, top_p, seed):
-    """Draws an index of each row with the probabilities mass / sum(mass), among the `top_p`.
+    """Draw an index of each row with the probabilities mass / sum(mass), among the `top_p`.
 
     Nothing is sorted. An index belongs to the smallest set that holds the share `top_p` if all
     larger masses together are less. Any other index is drawn again, from the larger masses only.
@@ -62,16 +62,16 @@ def _draw_index(mass, top_p, seed):
             start,
             maximum_iterations=size,
         )
-    return ops.minimum(index, size - 1)  # a padded place wins where all masses are NaN
+    return ops.minimum(index, size - 1)  # a padded index wins where all masses are NaN
 
 
 def _race(mass, sums, limit, seed):
-    """Draws an index with the probabilities of the masses above the limit, and returns its mass.
+    """Draw an index with the probabilities of the masses above the limit, and returns its mass.
 
     Draw an exponential time for each index, with its mass as the rate. The index with the smallest
     time has these probabilities. The row is cut into groups, with the sums `sums`: one race of the
     groups, then one in the group that has won, so that V tokens take about 2 sqrt(V) random
-    numbers.
+    values.
     """
     count, groups, group = ops.shape(mass)
     times = -ops.log(
@@ -91,7 +91,7 @@ def _race(mass, sums, limit, seed):
 
 
 def search_seed(seed: Any) -> Tensor:
-    """A seed `(2,)` for all steps of a search, drawn before its loop.
+    """Draw a seed `(2,)` for all steps of a search, before its loop.
 
     A loop that XLA compiles cannot change the variable of a `SeedGenerator`.
     """
@@ -107,7 +107,7 @@ def search_seed(seed: Any) -> Tensor:
 
 
 def step_seed(seed: Tensor, t: Tensor) -> Tensor:
-    """The seed `(2,)` of step t, which does not depend on the number of steps."""
+    """Return the seed `(2,)` of step t, which does not depend on the number of steps."""
     seed = seed + ops.stack([ops.zeros_like(t), t])
     return keras.random.randint((2,), 0, 2**31 - 1, seed=_Seed(seed))
 

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from keras import tree
 
@@ -24,7 +24,7 @@ SIGNATURE = "step(tokens, state, memory) -> (logits, state, weights)"
 Step: TypeAlias = Callable[[Tensor, Nested, Nested], tuple[Tensor, Nested, Tensor | None]]
 
 
-def check_step(step: Any, signature: str = SIGNATURE) -> None:
+def check_step(step: Callable, signature: str = SIGNATURE) -> None:
     try:
         inspect.signature(getattr(step, "call", step)).bind(None, None, None)
     except ValueError:  # a function that is not written in Python may have no signature
@@ -60,7 +60,7 @@ def batch_size(tensors: dict[str, Tensor], names: str = "state and memory") -> S
     return ops.shape(next(iter(tensors.values())))[0]
 
 
-def check_outputs(outputs: Any, expected: dict[str, tuple | None]) -> None:
+def check_outputs(outputs: object, expected: dict[str, tuple | None]) -> None:
     """Check the outputs of a step: a tuple of tensors `name: (kind, *shape)`.
 
     Weights may be None, or nested for several memories. A value of None skips the check.

@@ -1,4 +1,4 @@
-"""The largest numbers of a long row, faster than `ops.top_k`."""
+"""The largest values of a long row, faster than `ops.top_k`."""
 
 import functools
 import math
@@ -11,17 +11,17 @@ GROUP, SHORTEST = 32, 1024
 
 
 def top_k(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest numbers of each row, in descending order, and their indices.
+    """Return the `count` largest values of each row, in descending order, and their indices.
 
     They lie in the `count` groups with the largest maxima. So one pass finds the maxima, and
-    `ops.top_k` sees two short rows instead of a long one. On TensorFlow and JAX, equal numbers keep
+    `ops.top_k` sees two short rows instead of a long one. On TensorFlow and JAX, equal values keep
     their order.
 
     Args:
         x: `(N, V)`, with V known.
 
     Returns:
-        Numbers and indices (int32), `(N, count)` both.
+        Values and indices (int32), `(N, count)` both.
     """
     size = x.shape[-1]
     groups = -(-size // GROUP)

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -62,12 +61,12 @@ class SearchOptions:
         return ops.cast(prefix, "int32")
 
 
-def check_option(where: str, name: str, value: Any) -> Any:
+def check_option(where: str, name: str, value: float | Tensor) -> float | Tensor:
     """Check one of the `RANGES`. Return a float, or a float32 tensor while tracing."""
     return _check_scalar(value, "float", lambda x: check_number(where, name, x, **RANGES[name]))
 
 
-def check_count(where: str, name: str, value: Any, least: int, most: int, hint: str = "") -> Any:
+def check_count(where: str, name: str, value: Size, least: int, most: int, hint: str = "") -> Size:
     """Check an integer. Return an int, or an int32 tensor while tracing."""
     return _check_scalar(value, "int", lambda x: check_int(where, name, x, least, most, hint))
 
@@ -80,7 +79,7 @@ def _check_scalar(value, kind, check):
     return check(value)
 
 
-def split_options(search: Callable, options: Mapping[str, Any]) -> tuple[dict, dict]:
+def split_options(search: Callable, options: Mapping) -> tuple[dict, dict]:
     """Split the options of a search into those to compile it for, and those to pass as tensors.
 
     A search is compiled for a zero, and for a `top_p` of 1, because it has fewer operations then.

@@ -1,7 +1,5 @@
 """Token ids in reverse order, for models that write from right to left."""
 
-from typing import Any
-
 import numpy as np
 
 from keras_attention._spec import check_token, is_tensor, raise_value_error
@@ -11,7 +9,7 @@ from keras_attention.backend import ops
 __all__ = ["reverse_tokens"]
 
 
-def reverse_tokens(tokens: Any, end_token: int, pad_token: int = 0) -> Any:
+def reverse_tokens(tokens: Tensor, end_token: int, pad_token: int = 0) -> Tensor:
     """Reverse the tokens before the end token of each row.
 
         y'[i] = y[n-1-i]    i < n, the number of tokens before the first end token or padding

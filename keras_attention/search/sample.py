@@ -1,6 +1,6 @@
 """Sampling."""
 
-from typing import Any
+import keras
 
 from keras_attention._spec import MAX_TOKEN, check_int
 from keras_attention._typing import Nested, Size, Tensor
@@ -26,7 +26,7 @@ def sample_search(
     temperature: float | Tensor = 1.0,
     top_k: int | None = None,
     top_p: float | Tensor | None = None,
-    seed: Any = None,
+    seed: int | Tensor | keras.random.SeedGenerator | None = None,
     min_length: Size = 0,
     no_repeat_ngram_size: int = 0,
     prefix: Tensor | None = None,

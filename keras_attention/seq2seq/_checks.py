@@ -27,7 +27,7 @@ REVERSIBLE = (
 TARGET_IDS = "the target must be integer ids of shape (batch, steps)"
 
 
-def check(where: str, right: Any, expected: str, received: Any, remedy: str = "") -> None:
+def check(where: str, right: object, expected: str, received: object, remedy: str = "") -> None:
     """Raise the error of an argument if it is not right."""
     if not right:
         raise_value_error(where, expected, received, remedy)
@@ -71,7 +71,7 @@ def check_layers(*values: Any) -> None:
     check_directions("Seq2Seq", encoder)
 
 
-def check_pair(model: str, inputs: Any) -> tuple[Nested, Tensor]:
+def check_pair(model: str, inputs: Nested) -> tuple[Nested, Tensor]:
     """Return the source and the target of a call."""
     pair = isinstance(inputs, (tuple, list)) and len(inputs) == 2
     remedy = "Train with fit(source, target), or with a data set of ((source, target), target); "
@@ -82,7 +82,7 @@ def check_pair(model: str, inputs: Any) -> tuple[Nested, Tensor]:
     return source, target
 
 
-def check_encoded(model: str, encoded: Any) -> tuple[Nested, Nested, Nested]:
+def check_encoded(model: str, encoded: Nested) -> tuple[Nested, Nested, Nested]:
     """Return (memory, state, mask) of the outputs of an encoder, lists for several memories.
 
     An omitted mask is the one that Keras passes on with the memory, which training reads too.
@@ -120,7 +120,7 @@ class _ReturnMask(keras.layers.Layer):
         return memory, mask
 
 
-def check_targets(model: Any, target: Any) -> None:
+def check_targets(model: Any, target: object) -> None:
     """Check that every row of an array has an end token, and no start token.
 
     Without an end token the model never learns to end; the start token has no probability.

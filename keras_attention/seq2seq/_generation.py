@@ -95,7 +95,7 @@ class Generator(keras.Model):
         super().__init__(**kwargs)
         self._compiled_functions = CompiledFunctions()
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         check_not_fixed(self, name)
         super().__setattr__(name, value)
         hold(self, value)
@@ -105,7 +105,7 @@ class Generator(keras.Model):
         super().compile(*args, **kwargs)
         self._compiled_functions.clear()
 
-    def _members(self) -> "list[Any]":
+    def _members(self) -> list:
         """Return the models that are trained: this one, or those that an ensemble joins."""
         return [self]
 
@@ -121,7 +121,7 @@ class Generator(keras.Model):
         calls = [model._first_call for model in self._members()]
         return self.pad_token if all(call and call.masked for call in calls) else None
 
-    def build(self, input_shape: Any = None) -> None:
+    def build(self, input_shape: object = None) -> None:
         """Make the weights for a source of ids `(batch, steps)`: call `build()`.
 
         With shapes, as Keras calls it, the first call makes them. Without this method, Keras would
@@ -159,12 +159,12 @@ class Generator(keras.Model):
                 "is not ids (batch, steps), call the model once."
             )
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> dict:
         own = {x: serialized(getattr(self, x)) for x in self._arguments}
         return {**super().get_config(), **own}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Self:
+    def from_config(cls, config: dict, custom_objects: Mapping | None = None) -> Self:
         # A subclass may make its layers itself.
         names = [name for name in cls._arguments if name in config]
         with keras.saving.custom_object_scope(custom_objects or {}):
@@ -211,7 +211,7 @@ class Generator(keras.Model):
         search: str = "beam",
         *,
         n_best: int | None = None,
-        prefix: Any = None,
+        prefix: Nested = None,
         batch_size: int = 64,
         **options: Any,
     ) -> SearchResult:
@@ -272,7 +272,7 @@ class Generator(keras.Model):
         )
 
     def log_probability(
-        self, source: Nested, target: Any, *, batch_size: int = 64
+        self, source: Nested, target: Nested, *, batch_size: int = 64
     ) -> LogProbability:
         """Measure how probable targets are.
 

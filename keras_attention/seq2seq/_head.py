@@ -61,7 +61,7 @@ class Head(CheckedLayer):
         config = super().get_build_config()
         return {**(config or {}), "policies": policies} if policies else config
 
-    def build_from_config(self, config: Mapping[str, Any]) -> None:
+    def build_from_config(self, config: Mapping) -> None:
         policies = config.get("policies", {})
         self._policies = {
             name: keras.dtype_policies.deserialize(policy) for name, policy in policies.items()

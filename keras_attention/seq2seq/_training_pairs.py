@@ -1,11 +1,13 @@
 """Train a model on pairs of a source and a target."""
 
 import inspect
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
 
 from keras_attention._spec import Description, describe
+from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import ops
 from keras_attention.seq2seq._batches import pad_lists
 from keras_attention.seq2seq._checks import check, check_targets
@@ -19,8 +21,8 @@ class Pair(NamedTuple):
     `fit` passes its validation data to `evaluate` in this form.
     """
 
-    source: Any
-    target: Any
+    source: Nested
+    target: Tensor
 
 
 class PairTrainer(keras.Model):
@@ -35,8 +37,8 @@ class PairTrainer(keras.Model):
 
     def compile(
         self,
-        optimizer: Any = "adam",
-        loss: Any = None,
+        optimizer: str | keras.optimizers.Optimizer = "adam",
+        loss: keras.losses.Loss | Callable | None = None,
         *,
         metrics: list | None = None,
         weighted_metrics: list | None = None,
@@ -63,7 +65,7 @@ class PairTrainer(keras.Model):
         metrics = [*(metrics or []), *(weighted_metrics or [])]
         super().compile(optimizer, loss, weighted_metrics=metrics or None, **kwargs)
 
-    def compile_from_config(self, config: dict[str, Any]) -> None:
+    def compile_from_config(self, config: dict) -> None:
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.built:
             self.optimizer.build(self.trainable_variables)
@@ -88,7 +90,7 @@ class PairTrainer(keras.Model):
         return target, valid * weight
 
     def fit(
-        self, x: Any = None, y: Any = None, *, class_weight: None = None, **kwargs: Any
+        self, x: Nested = None, y: Nested = None, *, class_weight: None = None, **kwargs: Any
     ) -> keras.callbacks.History:
         """Train on pairs of ids: `fit(source, target, epochs=10)`. Lists of ids are padded.
 
@@ -103,23 +105,23 @@ class PairTrainer(keras.Model):
             kwargs["validation_data"] = (*self._pair(*valid[:2]), *valid[2:])
         return super().fit(*self._pair(x, y), **kwargs)
 
-    def evaluate(self, x: Any = None, y: Any = None, **kwargs: Any) -> Any:
+    def evaluate(self, x: Nested = None, y: Nested = None, **kwargs: Any) -> Nested:
         """Return the loss and the metrics: `evaluate(source, target)`. See `fit` for data sets."""
         return super().evaluate(*self._pair(x, y), **kwargs)
 
     def train_on_batch(
         self,
-        x: Any,
-        y: Any = None,
-        sample_weight: Any = None,
+        x: Nested,
+        y: Nested = None,
+        sample_weight: Tensor | None = None,
         class_weight: None = None,
         return_dict: bool = False,
-    ) -> Any:
+    ) -> Nested:
         """Take one step of training on a batch. See `fit` for the arguments."""
         self._check_no_class_weight(class_weight)
         return super().train_on_batch(*self._pair(x, y), sample_weight, return_dict=return_dict)
 
-    def test_on_batch(self, x: Any, y: Any = None, *args: Any, **kwargs: Any) -> Any:
+    def test_on_batch(self, x: Nested, y: Nested = None, *args: Any, **kwargs: Any) -> Nested:
         """Return the loss and the metrics of a batch. See `fit` for the arguments."""
         return super().test_on_batch(*self._pair(x, y), *args, **kwargs)
 

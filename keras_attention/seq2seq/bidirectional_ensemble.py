@@ -98,7 +98,7 @@ class BidirectionalEnsemble(EnsembleBase):
         self._take_tokens(models)
         self.left_to_right, self.right_to_left = models
 
-    def call(self, inputs: Any, training: bool | None = None) -> Tensor:
+    def call(self, inputs: Nested, training: bool | None = None) -> Tensor:
         def measure(model, pair):
             return ops.log_softmax(ops.cast(model(pair, training=False), "float32")), None
 
@@ -112,7 +112,7 @@ class BidirectionalEnsemble(EnsembleBase):
         return states, memories
 
     def log_probability(
-        self, source: Nested, target: Any, *, batch_size: int = 64
+        self, source: Nested, target: Nested, *, batch_size: int = 64
     ) -> LogProbability:
         """Measure how probable targets are: the mean of both models.
 

@@ -88,7 +88,7 @@ class Ensemble(EnsembleBase):
         self._take_tokens(models)
         self.models = models
 
-    def call(self, inputs: Any, training: bool | None = None) -> Tensor:
+    def call(self, inputs: Nested, training: bool | None = None) -> Tensor:
         check_pair(self.name, inputs)
         return average([model(inputs, training=False) for model in self.models])[0]
 

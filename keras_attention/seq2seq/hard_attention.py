@@ -119,12 +119,10 @@ class HardAttention(Head):
         self.vocabulary_size = check_vocabulary(self.name, vocabulary_size)
         self.units = check_int(self.name, "units", units)
         self.monotonic = check_bool(self.name, "monotonic", monotonic)
-        self.estimator = check_choice(self.name, "estimator", estimator, ("exact", "reinforce"))
+        # Positions that are sampled one by one can move back.
+        estimators = ("exact",) if monotonic else ("exact", "reinforce")
+        self.estimator = check_choice(self.name, "estimator", estimator, estimators)
         self.samples = estimator == "reinforce"
-        if monotonic and self.samples:
-            expected = '`estimator` must be "exact" if monotonic=True'
-            remedy = "Positions sampled one by one can move back."
-            raise_value_error(self.name, expected, estimator, remedy)
         self.entropy_weight = check_number(self.name, "entropy_weight", entropy_weight, 0)
         self.pad_token = pad_token
         self.seed = check_seed(self.name, seed)

@@ -110,7 +110,7 @@ class Seq2Seq(PairTrainer, Generator):
         self.target_embedding, self.head = target_embedding, head
         self.start_token, self.end_token, self.pad_token = start_token, end_token, pad_token
 
-    def call(self, inputs: Any, training: bool | None = None) -> Tensor:
+    def call(self, inputs: Nested, training: bool | None = None) -> Tensor:
         return self._teacher_forcing(inputs, training, False)[0]
 
     def _teacher_forcing(self, inputs, training, needs_weights):

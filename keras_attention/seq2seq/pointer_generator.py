@@ -27,7 +27,7 @@ class PointerGenerator(Head):
 
     s is the output of the decoder, c the context, x the embedded token that the step read, and a
     the weights. Tokens from `vocabulary_size` on are the extra words of each source;
-    `ExtendedVocabulary` numbers them.
+    `ExtendedVocabulary` gives them ids.
 
     P is computed with logarithms. A copied probability of zero counts as 1e-30, so that every
     logarithm and gradient is finite. Where all weights are zero, because nothing is valid, P is

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_attention._spec import check_int, check_rate, check_seed, raise_value_error
+from keras_attention._spec import check_int, check_rate, check_seed
 from keras_attention._typing import Tensor
 from keras_attention.backend import ops
 from keras_attention.seq2seq._head import Head, check_vocabulary
@@ -81,7 +81,7 @@ class Readout(Head):
         self.dropout = check_rate(self.name, "dropout", dropout)
         self.seed = check_seed(self.name, seed)
         self.linear_functions = 2 if activation == "maxout" else 1
-        self._function = _function(self.name, None if activation == "maxout" else activation)
+        self._function = keras.activations.get(None if activation == "maxout" else activation)
         self.drop = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
     @property
@@ -104,11 +104,3 @@ class Readout(Head):
             hidden = ops.max(pairs, axis=-1)
         hidden = self.drop(hidden, training=training)
         return hidden if self.tied else self.logits(hidden)
-
-
-def _function(layer, activation):
-    try:
-        return keras.activations.get(activation if isinstance(activation, str | None) else "")
-    except ValueError:
-        expected = '`activation` must be None, "maxout" or the name of an activation of Keras'
-        raise_value_error(layer, expected, activation, 'For example, write "tanh".')

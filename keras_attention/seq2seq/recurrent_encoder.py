@@ -83,7 +83,7 @@ class RecurrentEncoder(CheckedLayer):
         self.seed = check_seed(self.name, seed)
         self.drop = keras.layers.Dropout(dropout, seed=seed, dtype=self.dtype_policy)
 
-    def build(self, source_shape: Any) -> None:
+    def build(self, source_shape: tuple[int, ...]) -> None:
         # It builds the layers inside, in the dtypes that they have.
         traced(lambda ids: self.call(ids, False), keras.KerasTensor(tuple(source_shape), "int32"))
 

@@ -65,7 +65,7 @@ def test_weights_of_zero():
     ("arguments", "fragments"),
     [
         (([0.5, 0.5], ["a"]), ("`weights` must be an array of shape (instances,), here (1,)",)),
-        (([[0.5]], ["a"]), ("`weights`", "Pass one sample: weights[0].")),
+        (([[0.5]], ["a"]), ("`weights`", "Pass one sample")),
         (([-0.5], ["a"]), ("`weights` must be finite and not negative",)),
         (([1.0], "a"), ("`instances` must be a list of strings", "Split the string.")),
         (([1.0], np.zeros((1, 5))), ("`instances` must be images", "(1, 5)", "Make a string")),

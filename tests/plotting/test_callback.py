@@ -64,7 +64,7 @@ def test_a_diverging_training_continues(tmp_path):
         ({"layer": 0}, "`layer` must be one of 'attention'; received 0"),
         (
             {"sources": [["a"]], "targets": [["b"]]},
-            "`sources` must be 2 lists of tokens",
+            "`sources` and `targets` must be 2 lists",
         ),
         ({"sources": [list("abcd")] * 2}, r"here \(2, 4\); received \(2, 3\)"),
         ({"targets": None}, r"of shape \(samples, source\); received float32 of shape \(2, 2, 3\)"),
@@ -84,9 +84,5 @@ def test_maps_that_cannot_be_drawn_stop_before_training(options, message, tmp_pa
 
 
 def test_bad_arguments_of_the_callback(tmp_path):
-    with pytest.raises(ValueError, match="`targets` must be 1 lists of tokens"):
-        AttentionMapCallback(tmp_path, [], [["a"]], [["b"], ["c"]])
     with pytest.raises(ValueError, match="positive integer, at most 1048576; received 0"):
         AttentionMapCallback(tmp_path, [], [["a"]], every=0)
-    with pytest.raises(ValueError, match="`log_dir` must be a folder; received None"):
-        AttentionMapCallback(None, [], [["a"]])

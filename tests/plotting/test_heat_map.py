@@ -66,10 +66,10 @@ def test_options_that_make_no_sense(options, message):
     ("weights", "message"),
     [
         (weights_of(3, 2), r"\(2, 3\); received \(3, 2\)\.$"),
-        (weights_of(5, 7), r"Cut padding off: weights\[:2, :3\]"),
-        (weights_of(1, 2, 3), r"Pass one sample: weights\[0\]"),
+        (weights_of(5, 7), "Pass one sample, and cut padding off"),
+        (weights_of(1, 2, 3), "Pass one sample"),
         ([[np.nan, 0, 0], [0, 0, 0]], "finite and not negative"),
-        ([[-0.5, 0, 0], [0, 0, 0]], "finite and not negative; received numbers from -0.5 to 0"),
+        ([[-0.5, 0, 0], [0, 0, 0]], "finite and not negative; received values from -0.5 to 0"),
     ],
 )
 def test_weights_that_do_not_fit(weights, message):

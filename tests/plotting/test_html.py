@@ -58,5 +58,5 @@ def test_gaps_of_highlighted_text():
         highlight(["a"], [0], None)
     with pytest.raises(ValueError, match=r"one before each token, here 3; received \['', ''\]"):
         highlight(["a", "b", "c"], [0, 0, 0], ["", ""])
-    with pytest.raises(ValueError, match=r"here \(2,\); received \(3,\)\. Cut padding off"):
+    with pytest.raises(ValueError, match=r"here \(2,\); received \(3,\)\. Pass one sample"):
         highlight(["a", "b"], [0, 0, 0])

@@ -257,7 +257,7 @@ def test_reinforce_reads_one_position_and_moves_its_baseline():
         ({"units": 0}, ("`units`", "a positive integer", "received 0")),
         ({"monotonic": 1}, ("`monotonic`", "True or False", "received 1")),
         ({"estimator": "sample"}, ("`estimator`", "'exact', 'reinforce'", "'sample'")),
-        ({"estimator": "reinforce", "monotonic": True}, ('`estimator` must be "exact" if',)),
+        ({"estimator": "reinforce", "monotonic": True}, ("`estimator`", "one of 'exact'")),
         ({"entropy_weight": -1}, ("`entropy_weight`", "at least 0", "received -1")),
         ({"seed": -1}, ("`seed`", "received -1")),
     ],
