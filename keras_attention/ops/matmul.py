@@ -20,7 +20,7 @@ __all__ = [
 
 
 def dot_score(query: Tensor, key: Tensor) -> Tensor:
-    """Dot products of all queries and keys.
+    """Multiply all queries with all keys.
 
         e[b,i,j] = q[b,i] . k[b,j]
 
@@ -35,7 +35,7 @@ def dot_score(query: Tensor, key: Tensor) -> Tensor:
 
 
 def weighted_sums(weights: Tensor, value: Tensor) -> Tensor:
-    """The sum of the values for all queries.
+    """Sum the values for all queries, weighted.
 
         c[b,i] = sum_j a[b,i,j] v[b,j]
 
@@ -50,12 +50,12 @@ def weighted_sums(weights: Tensor, value: Tensor) -> Tensor:
 
 
 def sum_of_rows(grad_output: Tensor) -> Tensor:
-    """The gradient of a bias, from all steps."""
+    """Compute the gradient of a bias from all steps."""
     return ops.sum(grad_output, axis=(0, 1))
 
 
 def stored_transposed(x: Tensor) -> Tensor:
-    """The transpose of a matrix, as an array of its own.
+    """Transpose a matrix into an array of its own.
 
     If a product takes the transpose of a kernel, XLA moves nothing, and in a loop the product takes
     1.5 times as long. XLA cannot remove the maximum, which changes no weight of a usable size.
@@ -65,17 +65,17 @@ def stored_transposed(x: Tensor) -> Tensor:
 
 
 def upcast(x: Tensor) -> Tensor:
-    """The tensor in at least float32, which sums of many numbers need."""
+    """Cast a tensor to at least float32, which sums of many values need."""
     return cast(x, upcast_dtype(x))
 
 
 def upcast_dtype(x: Tensor) -> str:
-    """The dtype of `upcast`."""
+    """Return the dtype of `upcast`."""
     return "float64" if keras.backend.standardize_dtype(x.dtype) == "float64" else "float32"
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:
-    """A tensor of this dtype. A tensor that has it stays as it is."""
+    """Cast to a tensor of this dtype. A tensor that has it stays as it is."""
     if isinstance(x, np.ndarray):
         return ops.convert_to_tensor(x, dtype)
     x = x.value if isinstance(x, keras.Variable) else x

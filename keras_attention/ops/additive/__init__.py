@@ -13,7 +13,7 @@ __all__ = ["additive_score"]
 
 
 def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
-    """Scores every query against every key, in a common space of U features.
+    """Score every query against every key, in a common space of U features.
 
         e[b,i,j] = sum_u v[u] tanh(q[b,i,u] + k[b,j,u])
 

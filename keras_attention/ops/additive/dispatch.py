@@ -86,7 +86,7 @@ def dispatched_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
 
 
 def _stores_tanh(context, query, key):
-    """Whether the tanh are stored for the gradient, which is faster than recomputing them."""
+    """Return True to store the tanh for the gradient, which is faster than recomputing them."""
     sizes = *query.shape, key.shape[1]
     if context.backend == "jax" or None in sizes:
         return False
@@ -97,7 +97,7 @@ def _stores_tanh(context, query, key):
 
 
 def _gradient(query, key, vector, grad_output):
-    """The gradients of query, key and vector."""
+    """Compute the gradients of query, key and vector."""
     query = run_after(grad_output, query)
     gradient = functools.partial(run, execution_context(query, key), GRADIENT)
     return differentiate_as(dense_gradient, gradient, query, key, vector, grad_output)
@@ -120,7 +120,7 @@ def run(context: ExecutionContext, implementations: Implementations, *inputs: Te
 
 
 def _run_by_size(context, implementations, compiled, query, key, vector, *grad_output):
-    """Calls the dense implementation for few pairs, otherwise what XLA compiles, if it does."""
+    """Call the dense implementation for few pairs, otherwise what XLA compiles, if it does."""
     inputs = (query, key, vector, *grad_output)
 
     def tiled():
@@ -162,7 +162,7 @@ def _run_by_size(context, implementations, compiled, query, key, vector, *grad_o
 
 
 def _run_padded(context, compiled, query, key, vector, *grad_output):
-    """Pads the time axes to one of few lengths, so that XLA compiles few programs."""
+    """Pad the time axes to one of few lengths, so that XLA compiles few programs."""
     steps, length = ops.shape(query)[1], ops.shape(key)[1]
     # A length that the graph knows never changes, so it needs no rounding.
     more = [
