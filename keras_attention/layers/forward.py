@@ -11,7 +11,7 @@ from keras_attention.attention.types import Memory, Step
 from keras_attention.backend import ops
 from keras_attention.layers._base_score import at_the_start, set_content
 from keras_attention.ops.masks import all_of
-from keras_attention.ops.matmul import weighted_sums
+from keras_attention.ops.matmul import batched_matmul
 from keras_attention.ops.shift import shift
 
 __all__ = ["ForwardAttention"]
@@ -105,7 +105,7 @@ class ForwardAttention(RecurrentScoringMixin):
         new = ops.where(nothing, last, new)
         if move is None:
             return weights, new
-        context = weighted_sums(weights, ops.cast(step.memory.value, self.score_dtype))
+        context = batched_matmul(weights, ops.cast(step.memory.value, self.score_dtype))
         both = ops.squeeze(ops.concatenate([context, step.query], axis=-1), 1)
         vector = ops.cast(self.agent_vector, self.score_dtype)
         logit = ops.sum(both * vector, axis=-1, keepdims=True)

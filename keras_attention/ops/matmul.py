@@ -7,6 +7,7 @@ from keras_attention._typing import Tensor
 from keras_attention.backend import batched_matmul, kernel_gradient, ops, project
 
 __all__ = [
+    "batched_matmul",
     "cast",
     "dot_score",
     "kernel_gradient",
@@ -15,7 +16,6 @@ __all__ = [
     "sum_of_rows",
     "upcast",
     "upcast_dtype",
-    "weighted_sums",
 ]
 
 
@@ -32,21 +32,6 @@ def dot_score(query: Tensor, key: Tensor) -> Tensor:
         e, `(B, Tq, Tk)`.
     """
     return batched_matmul(query, key, transpose=True)
-
-
-def weighted_sums(weights: Tensor, value: Tensor) -> Tensor:
-    """Sum the values for all queries, weighted.
-
-        c[b,i] = sum_j a[b,i,j] v[b,j]
-
-    Args:
-        weights: a, `(B, Tq, Tk)`.
-        value: v, `(B, Tk, D)`, of the same dtype.
-
-    Returns:
-        c, `(B, Tq, D)`.
-    """
-    return batched_matmul(weights, value)
 
 
 def sum_of_rows(grad_output: Tensor) -> Tensor:
