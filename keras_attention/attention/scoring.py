@@ -35,6 +35,7 @@ from keras_attention.attention.checked_layer import (
 )
 from keras_attention.attention.types import Attended, AttendOptions, Memory, Residuals, Window
 from keras_attention.backend import (
+    batched_matmul,
     compiling,
     cond,
     eagerly,
@@ -46,7 +47,7 @@ from keras_attention.backend import (
 )
 from keras_attention.ops.gradients import restored
 from keras_attention.ops.masks import Masks, all_of, zero_masked
-from keras_attention.ops.matmul import cast, weighted_sums
+from keras_attention.ops.matmul import cast
 from keras_attention.ops.normalize import (
     masked_entmax15,
     masked_hardmax,
@@ -679,7 +680,7 @@ def read_values(layer, weights, value, drop, position=None):
     value = cast(value, layer.compute_dtype)
     if position is not None:
         return window_sum(weights, value, position)
-    return weighted_sums(weights, value)
+    return batched_matmul(weights, value)
 
 
 def step_index(query: Tensor, position: int | Tensor | None) -> Tensor:

@@ -132,7 +132,7 @@ def scan(
 
 
 def _scan_packed(body, carry, inputs, reverse):
-    """A loop with few outputs: on a GPU, a kernel of its own writes each output of a step."""
+    """Run a loop with few outputs: on a GPU, each output of a step is a kernel of its own."""
     structure = []
 
     def packed(carry, x):
@@ -157,7 +157,7 @@ def _scan_packed(body, carry, inputs, reverse):
 
 
 def _groups(outputs):
-    """The tensors, each once, in groups of one dtype and one first size."""
+    """List the tensors, each once, in groups of one dtype and one first size."""
     groups = {}
     for x in {id(x): x for x in leaves(outputs)}.values():
         groups.setdefault((x.dtype, x.shape[:1]), []).append(x)

@@ -8,7 +8,7 @@ from keras_attention._spec import check_bool, check_int
 from keras_attention._typing import ScoringOptions, Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.backend import ops
-from keras_attention.ops.additive import additive_score
+from keras_attention.ops.additive.dispatch import additive_score
 from keras_attention.ops.matmul import cast
 
 __all__ = ["BahdanauAttention"]

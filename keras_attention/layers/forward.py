@@ -8,13 +8,12 @@ from keras_attention._spec import check_bool
 from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Tensor
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory, Step
-from keras_attention.backend import ops
+from keras_attention.backend import batched_matmul, ops
 from keras_attention.layers._base_score import (
     initial_weights,
     set_base_attention,
 )
 from keras_attention.ops.masks import all_of
-from keras_attention.ops.matmul import weighted_sums
 from keras_attention.ops.shift import shift
 
 __all__ = ["ForwardAttention"]
@@ -108,7 +107,7 @@ class ForwardAttention(RecurrentScoringMixin):
         new = ops.where(nothing, last, new)
         if move is None:
             return weights, new
-        context = weighted_sums(weights, ops.cast(step.memory.value, self.score_dtype))
+        context = batched_matmul(weights, ops.cast(step.memory.value, self.score_dtype))
         both = ops.squeeze(ops.concatenate([context, step.query], axis=-1), 1)
         vector = ops.cast(self.agent_vector, self.score_dtype)
         logit = ops.sum(both * vector, axis=-1, keepdims=True)

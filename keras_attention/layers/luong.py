@@ -10,7 +10,7 @@ from keras_attention._typing import ScoringOptions, Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.attention.types import Memory, Window
 from keras_attention.backend import invents_sizes, ops, value_of
-from keras_attention.ops.additive import additive_score
+from keras_attention.ops.additive.dispatch import additive_score
 from keras_attention.ops.matmul import cast, dot_score
 from keras_attention.ops.windows import window_dot, window_tanh
 from keras_attention.ops.windows.positions import sentence_span

@@ -1,7 +1,7 @@
 """The equations of attention, as pure functions of tensors: no weights, no state, no layers."""
 
 from keras_attention.backend import compiling
-from keras_attention.ops.additive import additive_score
+from keras_attention.ops.additive.dispatch import additive_score
 from keras_attention.ops.masks import causal_mask
 from keras_attention.ops.normalize import (
     masked_entmax15,

@@ -11,7 +11,7 @@ __all__ = ["Masks", "all_of", "argmax", "causal_mask", "last_valid", "take_last"
 
 
 def argmax(x: Tensor) -> Tensor:
-    """The position of the largest number of the last axis, the first of equal ones; int32.
+    """Return the index of the largest element of the last axis, the first of equal ones; int32.
 
     ONNX can run it. In TensorFlow `ops.argmax` of floating-point numbers looks at sign bits, which
     ONNX cannot.
@@ -27,13 +27,13 @@ def argmax(x: Tensor) -> Tensor:
     if x.shape[-1] == 0:
         return ops.zeros(ops.shape(x)[:-1], "int32")
     largest = ops.cast(x == ops.max(x, axis=-1, keepdims=True, initial=-math.inf), "int32")
-    if x.shape[-1] is None:  # a graph may run without a number, of which argmax would fail
+    if x.shape[-1] is None:  # a graph may run with an empty axis, where argmax would fail
         largest = ops.pad(largest, [[0, 0]] * (len(x.shape) - 1) + [[0, 1]])
     return ops.cast(ops.argmax(largest, axis=-1), "int32")
 
 
 def mean_or_zero(x: Tensor) -> Tensor:
-    """The mean of a vector; zero without a number.
+    """Return the mean of a vector; zero for an empty one.
 
     Example:
         >>> import numpy
@@ -45,7 +45,7 @@ def mean_or_zero(x: Tensor) -> Tensor:
 
 
 def last_valid(mask: Tensor) -> Tensor:
-    """The last position where a mask `(B, 1, Tk)` is True, `(B, 1)` int32; 0 without one.
+    """Return the last position where a mask `(B, 1, Tk)` is True, `(B, 1)` int32; 0 without one.
 
     Example:
         >>> import numpy
@@ -76,13 +76,13 @@ def take_last(x: Tensor, index: Tensor) -> Tensor:
 
 
 def zero_masked(sequence: Tensor, mask: Tensor | None) -> Tensor:
-    """Replaces the masked steps of a sequence by zeros.
+    """Replace the masked steps of a sequence by zeros.
 
     A weight of zero is not enough: padding may hold NaN, and 0 * NaN is NaN.
 
     Args:
         sequence: `(B, T, D)`.
-        mask: boolean, `(B, T)` or of single numbers, `(B, T, D)`, True for what is valid; None if
+        mask: boolean, `(B, T)` or of single elements, `(B, T, D)`, True for what is valid; None if
             everything is.
 
     Returns:
@@ -110,7 +110,7 @@ def zero_masked(sequence: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def all_of(*masks: Tensor | None) -> Tensor | None:
-    """Joins masks that broadcast to each other: True where all of them are True.
+    """Join masks that broadcast to each other: True where all of them are True.
 
     Args:
         masks: boolean tensors; None stands for a mask that is True everywhere.
@@ -134,7 +134,7 @@ def all_of(*masks: Tensor | None) -> Tensor | None:
 
 
 def causal_mask(steps: Size, length: Size) -> Tensor:
-    """Lets every query step attend to the memory steps up to its own.
+    """Let every query step attend to the memory steps up to its own.
 
     Args:
         steps: Tq, an integer or a scalar tensor.
@@ -178,7 +178,7 @@ class Masks(NamedTuple):
     causal: bool = False
 
     def joined(self, query: Tensor, value: Tensor) -> Tensor | None:
-        """Joins the masks of a query and a value; broadcasts to `(B, Tq, Tk)`, or None."""
+        """Join the masks of a query and a value; broadcasts to `(B, Tq, Tk)`, or None."""
         causal = None
         if self.causal:
             causal = causal_mask(ops.shape(query)[1], ops.shape(value)[1])
@@ -190,7 +190,7 @@ class Masks(NamedTuple):
         )
 
     def at(self, position: Tensor) -> Tensor | None:
-        """Joins the masks at the memory steps `(B, Tq, W)`; broadcasts to that shape, or None."""
+        """Join the masks at the memory steps `(B, Tq, W)`; broadcasts to that shape, or None."""
         batch, steps, _ = ops.shape(position)
         pairs = self.pairs
         if pairs is not None:

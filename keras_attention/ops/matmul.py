@@ -7,6 +7,7 @@ from keras_attention._typing import Tensor
 from keras_attention.backend import batched_matmul, kernel_gradient, ops, project
 
 __all__ = [
+    "batched_matmul",
     "cast",
     "dot_score",
     "kernel_gradient",
@@ -15,12 +16,11 @@ __all__ = [
     "sum_of_rows",
     "upcast",
     "upcast_dtype",
-    "weighted_sums",
 ]
 
 
 def dot_score(query: Tensor, key: Tensor) -> Tensor:
-    """Dot products of all queries and keys.
+    """Multiply all queries with all keys.
 
         e[b,i,j] = q[b,i] . k[b,j]
 
@@ -34,28 +34,13 @@ def dot_score(query: Tensor, key: Tensor) -> Tensor:
     return batched_matmul(query, key, transpose=True)
 
 
-def weighted_sums(weights: Tensor, value: Tensor) -> Tensor:
-    """The sum of the values for all queries.
-
-        c[b,i] = sum_j a[b,i,j] v[b,j]
-
-    Args:
-        weights: a, `(B, Tq, Tk)`.
-        value: v, `(B, Tk, D)`, of the same dtype.
-
-    Returns:
-        c, `(B, Tq, D)`.
-    """
-    return batched_matmul(weights, value)
-
-
 def sum_of_rows(grad_output: Tensor) -> Tensor:
-    """The gradient of a bias, from all steps."""
+    """Compute the gradient of a bias from all steps."""
     return ops.sum(grad_output, axis=(0, 1))
 
 
 def stored_transposed(x: Tensor) -> Tensor:
-    """The transpose of a matrix, as an array of its own.
+    """Transpose a matrix into an array of its own.
 
     If a product takes the transpose of a kernel, XLA moves nothing, and in a loop the product takes
     1.5 times as long. XLA cannot remove the maximum, which changes no weight of a usable size.
@@ -65,17 +50,17 @@ def stored_transposed(x: Tensor) -> Tensor:
 
 
 def upcast(x: Tensor) -> Tensor:
-    """The tensor in at least float32, which sums of many numbers need."""
+    """Cast a tensor to at least float32, which sums of many values need."""
     return cast(x, upcast_dtype(x))
 
 
 def upcast_dtype(x: Tensor) -> str:
-    """The dtype of `upcast`."""
+    """Return the dtype of `upcast`."""
     return "float64" if keras.backend.standardize_dtype(x.dtype) == "float64" else "float32"
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:
-    """A tensor of this dtype. A tensor that has it stays as it is."""
+    """Cast to a tensor of this dtype. A tensor that has it stays as it is."""
     if isinstance(x, np.ndarray):
         return ops.convert_to_tensor(x, dtype)
     x = x.value if isinstance(x, keras.Variable) else x

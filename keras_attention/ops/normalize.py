@@ -23,7 +23,7 @@ FLOOR = -1e38
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Softmax over the last axis, restricted to the valid entries.
+    """Compute the softmax over the last axis, restricted to the valid entries.
 
         a[..., j] = exp(e[..., j]) / sum over valid l of exp(e[..., l])    j valid
         a[..., j] = 0                                                      otherwise
@@ -52,7 +52,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def masked_sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Sparsemax over the last axis, restricted to the valid entries.
+    """Compute the sparsemax over the last axis, restricted to the valid entries.
 
         a   = argmin over the simplex of |a - e|^2 = max(e - tau, 0)
         tau = (sum of e over the support - 1) / size of the support
@@ -86,7 +86,7 @@ def masked_sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def masked_entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Entmax with alpha = 1.5 over the last axis, restricted to the valid entries.
+    """Compute the entmax with alpha = 1.5 over the last axis, restricted to the valid entries.
 
         a   = max(e / 2 - tau, 0)^2, with tau such that the weights sum to one
         tau = M - sqrt(1 / n - V)    with size n, mean M and variance V of e / 2 over the support
@@ -129,7 +129,7 @@ def masked_entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def masked_hardmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Reads one place: the valid entry with the largest score.
+    """Select one position: the valid entry with the largest score.
 
         a[..., j] = 1 for the first valid j with the largest e[..., j], otherwise 0
 
@@ -162,7 +162,7 @@ def masked_hardmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def masked_sigmoid(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Sigmoids over the last axis, divided by their sum over the valid entries.
+    """Divide the sigmoids of the last axis by their sum over the valid entries.
 
         a[..., j] = s(e[..., j]) / sum over valid l of s(e[..., l])    j valid; s the sigmoid
         a[..., j] = 0                                                  otherwise
@@ -193,7 +193,7 @@ def masked_sigmoid(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def _sparsemax_support(scores):
-    """Finds the entries with a positive weight, for scores whose largest is zero.
+    """Find the entries with a positive weight, for scores whose largest is zero.
 
     tau is at least max - 1, so the search starts with the entries above that. The threshold of the
     current entries is never above tau: keeping the entries above it drops some outside the support
@@ -213,7 +213,7 @@ def _sparsemax_support(scores):
 
 
 def _entmax15_support(halves):
-    """Finds the entries above tau, for numbers whose largest is zero.
+    """Find the entries above tau, for values whose largest is zero.
 
     f(t) = sum of max(x - t, 0)^2 - 1 falls and is convex. It is not negative at t = -1, so Newton's
     method rises from there to the root tau and never passes it.
@@ -237,13 +237,13 @@ def _sizes(support):
 
 
 def _threshold(support, scores):
-    """tau, if this were the support."""
+    """Return tau, if this were the support."""
     size = ops.maximum(ops.cast(_sizes(support), scores.dtype), 1.0)
     return (ops.sum(_only(support, scores), axis=-1, keepdims=True) - 1.0) / size
 
 
 def _floored(scores, mask):
-    """The scores in at least float32, which a sum of exponentials needs; invalid ones far below."""
+    """Cast scores to at least float32, for sums of exponentials; put invalid ones far below."""
     if keras.backend.standardize_dtype(scores.dtype) != "float64":
         scores = cast(scores, "float32")
     return scores if mask is None else ops.where(mask, scores, ops.cast(FLOOR, scores.dtype))

@@ -12,14 +12,14 @@ __all__ = ["changed_by", "generator_states", "scan_drawing"]
 
 
 def generator_states(layer: keras.layers.Layer) -> list[keras.Variable]:
-    """The states of all random generators of a layer, such as that of a `Dropout` in it."""
+    """Return the states of all random generators of a layer, such as that of a `Dropout` in it."""
     weights = {id(x) for x in layer.weights}
     others = [x for x in layer.variables if id(x) not in weights]
     return [x for x in others if "int" in x.dtype and tuple(x.shape) == (2,)]
 
 
 def changed_by(run: Callable[[], Any], layer: keras.layers.Layer) -> list[tuple]:
-    """Which variables a function changes: `(variable, value before, value after)` for each.
+    """List which variables a function changes: `(variable, value before, value after)` for each.
 
     The function runs once, but the variables of the layer keep their values.
     """
@@ -37,7 +37,7 @@ def changed_by(run: Callable[[], Any], layer: keras.layers.Layer) -> list[tuple]
 def scan_drawing(
     body: Body, carry: Nested, inputs: Nested, layer: keras.layers.Layer, unroll: bool = False
 ) -> tuple[Nested, Nested]:
-    """Calls `scan` with a body that may draw other random numbers in every step."""
+    """Call `scan` with a body that may draw other random numbers in every step."""
     if unroll or not execution_context().traces_loops or not generator_states(layer):
         return scan(body, carry, inputs, unroll=unroll)
     first = unflatten_as(inputs, [x[0] for x in leaves(inputs)])

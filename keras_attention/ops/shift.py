@@ -9,7 +9,7 @@ __all__ = ["fold", "linear_recurrence", "shift", "unfold"]
 
 
 def unfold(x: Tensor, before: int, width: int) -> Tensor:
-    """The neighbours of each position: y[b,j,w] = x[b, j + w - before], zero beyond the ends.
+    """Gather the neighbours of each position, zero beyond the ends: y[b,j,w] = x[b, j+w-before].
 
     A product with a kernel `(width, U)` is a convolution.
 
@@ -27,7 +27,7 @@ def unfold(x: Tensor, before: int, width: int) -> Tensor:
 
 
 def fold(y: Tensor, before: int) -> Tensor:
-    """Adds up what neighbours hold for each position, the adjoint of `unfold`.
+    """Add up what neighbours hold for each position, the adjoint of `unfold`.
 
         x[b,i] = sum_w y[b, i - w + before, w]
 
@@ -47,8 +47,8 @@ def _unfold(before, width, x):
     length = ops.shape(x)[1]
     # One zero more than needed: from an empty axis, JAX takes an array of the wrong shape.
     padded = ops.pad(x, [[0, 0], [before, width - before]])
-    place = ops.expand_dims(ops.arange(length, dtype="int32"), 1) + ops.arange(width, dtype="int32")
-    return ops.take(padded, place, axis=1)
+    index = ops.expand_dims(ops.arange(length, dtype="int32"), 1) + ops.arange(width, dtype="int32")
+    return ops.take(padded, index, axis=1)
 
 
 def _fold(before, y):
@@ -61,16 +61,16 @@ def _fold(before, y):
 
 
 def shift(x: Tensor, steps: int = 1) -> Tensor:
-    """Moves everything to later positions: y[b,j] = x[b, j - steps], zero at the start."""
+    """Move everything to later positions: y[b,j] = x[b, j - steps], zero at the start."""
     return ops.pad(x[:, : ops.shape(x)[1] - steps], [[0, 0], [steps, 0]])
 
 
 def linear_recurrence(factors: Tensor, terms: Tensor) -> Tensor:
-    """Runs a recurrence over positions in about log2(Tk) passes over all of them.
+    """Run a recurrence over positions in about log2(Tk) passes over all of them.
 
         y[b,j] = f[b,j] y[b,j-1] + t[b,j],    y[b,-1] = 0
 
-    Nothing is divided and no logarithm is taken, so numbers that underflow do no harm.
+    Nothing is divided and no logarithm is taken, so values that underflow do no harm.
 
     Args:
         factors: f, `(B, Tk)`, in [0, 1]. terms: t, `(B, Tk)`.
@@ -92,7 +92,7 @@ def _reversed(x):
 
 
 def _recurrence(factors, terms):
-    """Doubles the length over which the recurrence has run, until it is that of the memory."""
+    """Double the length over which the recurrence has run, until it is that of the memory."""
     length = ops.shape(terms)[1]
     if isinstance(length, int):
         if length < 2:
@@ -108,9 +108,9 @@ def _recurrence(factors, terms):
     position = ops.arange(length, dtype="int32")
 
     def double(step, factors, terms):
-        place, inside = ops.maximum(position - step, 0), position >= step
+        index, inside = ops.maximum(position - step, 0), position >= step
         earlier = [
-            ops.where(inside, ops.take(x, place, axis=1), ops.zeros_like(x))
+            ops.where(inside, ops.take(x, index, axis=1), ops.zeros_like(x))
             for x in (factors, terms)
         ]
         return 2 * step, factors * earlier[0], terms + factors * earlier[1]

@@ -15,7 +15,7 @@ def trilinear_score(
     product_vector: Tensor,
     context_vector: Tensor | None = None,
 ) -> Tensor:
-    """Scores every context step against every query step.
+    """Score every context step against every query step.
 
         S[b,t,j] = w . [h[b,t]; u[b,j]; h[b,t] * u[b,j]]
                  = w_h . h[b,t]  +  w_u . u[b,j]  +  (w_hu * h[b,t]) . u[b,j]

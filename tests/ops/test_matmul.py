@@ -7,14 +7,14 @@ import pytest
 from keras_attention import backend
 from keras_attention.ops import additive_score
 from keras_attention.ops.additive import dispatch
-from keras_attention.ops.matmul import dot_score, project, weighted_sums
+from keras_attention.ops.matmul import batched_matmul, dot_score, project
 from tests.backends import BACKEND, gradients_by, tensor
 from tests.helpers import assert_close, normal
 
 PRODUCTS = {
     "scores": (dot_score, (2, 3, 5), (2, 4, 5), "bid,bjd->bij"),
     "scores of one query": (dot_score, (2, 1, 5), (2, 4, 5), "bid,bjd->bij"),
-    "sums": (weighted_sums, (2, 3, 4), (2, 4, 5), "bij,bjd->bid"),
+    "sums": (batched_matmul, (2, 3, 4), (2, 4, 5), "bij,bjd->bid"),
 }
 every_product = pytest.mark.parametrize(
     ("function", "first", "second", "equation"), PRODUCTS.values(), ids=PRODUCTS

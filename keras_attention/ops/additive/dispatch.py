@@ -20,6 +20,8 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import keras
+
 from keras_attention._typing import Tensor
 from keras_attention.backend import (
     ExecutionContext,
@@ -42,9 +44,10 @@ from keras_attention.ops.additive.feature_blocked import (
 from keras_attention.ops.additive.fused import fused_gradient, fused_score
 from keras_attention.ops.additive.query_tiled import query_tiled_gradient, query_tiled_score
 from keras_attention.ops.additive.reference import score
+from keras_attention.ops.matmul import cast
 from keras_attention.ops.padding import pad_axis, round_up_length
 
-__all__ = ["dispatched_score"]
+__all__ = ["additive_score"]
 
 # Numbers of elements of the tensor of all pairs, B Tq Tk U, measured on two cores.
 # `python benchmarks/speed.py --only additive` repeats the measurements, unless another is given.
@@ -75,18 +78,53 @@ GRADIENT = Implementations(
 )
 
 
-def dispatched_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
-    """Compute the score of tensors of one dtype, float32 or float64."""
+def additive_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
+    """Score every query against every key, in a common space of U features.
+
+        e[b,i,j] = sum_u v[u] tanh(q[b,i,u] + k[b,j,u])
+
+    The tensor of size B Tq Tk U is never materialised when it is large. XLA sums over blocks of
+    features on a CPU, and over all in one kernel on a GPU; the gradient recomputes the tanh.
+    Without XLA, the sum runs over tiles of queries instead.
+
+    Sizes: B samples, Tq query and Tk memory steps, U features.
+
+    Args:
+        query: q, `(B, Tq, U)`, already projected. Add the bias to it, if you use one.
+        key: k, `(B, Tk, U)`, already projected.
+        vector: v, `(U,)`.
+
+    Returns:
+        Scores `(B, Tq, Tk)` in the dtype of the inputs. Half-precision inputs are summed in
+        float32. Second derivatives exist, but need memory for B Tq Tk U values.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention.ops import additive_score
+        >>> query, key = numpy.zeros((2, 3, 5)), numpy.ones((2, 7, 5))
+        >>> scores = additive_score(query, key, numpy.ones(5))
+        >>> tuple(scores.shape), round(float(scores[0, 0, 0]), 4)
+        ((2, 3, 7), 3.808)
+
+    Reference: https://arxiv.org/abs/1409.0473, appendix A.1.2.
+    """
+    # On JAX and PyTorch, the result type of Keras is never float64.
+    dtypes = [*map(keras.backend.standardize_dtype, (query.dtype, key.dtype, vector.dtype))]
+    wide = "float64" if "float64" in dtypes else "float32"
+    dtype = wide if wide in dtypes else keras.backend.result_type(*dtypes)
+    inputs = query, key, vector = cast(query, wide), cast(key, wide), cast(vector, wide)
     context = execution_context(query, key)
     if _stores_tanh(context, query, key):
-        if not context.graph:
-            return score(query, key, vector)
-        return (score_by_sample if context.compiled else dense_score)(query, key, vector)
-    return custom_vjp(functools.partial(run, context, SCORE), _gradient, query, key, vector)
+        implementation = score
+        if context.graph:
+            implementation = score_by_sample if context.compiled else dense_score
+        return cast(implementation(*inputs), dtype)
+    run_here = functools.partial(run, context, SCORE)
+    return cast(custom_vjp(run_here, _gradient, *inputs), dtype)
 
 
 def _stores_tanh(context, query, key):
-    """Whether the tanh are stored for the gradient, which is faster than recomputing them."""
+    """Return True to store the tanh for the gradient, which is faster than recomputing them."""
     sizes = *query.shape, key.shape[1]
     if context.backend == "jax" or None in sizes:
         return False
@@ -97,7 +135,7 @@ def _stores_tanh(context, query, key):
 
 
 def _gradient(query, key, vector, grad_output):
-    """The gradients of query, key and vector."""
+    """Compute the gradients of query, key and vector."""
     query = run_after(grad_output, query)
     gradient = functools.partial(run, execution_context(query, key), GRADIENT)
     return differentiate_as(dense_gradient, gradient, query, key, vector, grad_output)
@@ -120,7 +158,7 @@ def run(context: ExecutionContext, implementations: Implementations, *inputs: Te
 
 
 def _run_by_size(context, implementations, compiled, query, key, vector, *grad_output):
-    """Calls the dense implementation for few pairs, otherwise what XLA compiles, if it does."""
+    """Call the dense implementation for few pairs, otherwise what XLA compiles, if it does."""
     inputs = (query, key, vector, *grad_output)
 
     def tiled():
@@ -162,7 +200,7 @@ def _run_by_size(context, implementations, compiled, query, key, vector, *grad_o
 
 
 def _run_padded(context, compiled, query, key, vector, *grad_output):
-    """Pads the time axes to one of few lengths, so that XLA compiles few programs."""
+    """Pad the time axes to one of few lengths, so that XLA compiles few programs."""
     steps, length = ops.shape(query)[1], ops.shape(key)[1]
     # A length that the graph knows never changes, so it needs no rounding.
     more = [

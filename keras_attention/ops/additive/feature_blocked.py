@@ -34,6 +34,7 @@ import math
 
 from keras_attention._typing import Tensor
 from keras_attention.backend import execution_context, ops, run_traced
+from keras_attention.ops.padding import pad_axis
 
 __all__ = ["feature_blocked_gradient", "feature_blocked_score"]
 
@@ -99,7 +100,7 @@ def _in_best_way(function, query, key):
 
 
 def _suits_exponentials(first, second):
-    """Whether the exponential form is valid and accurate, as a boolean scalar."""
+    """Return True if the exponential form is valid and accurate, as a boolean scalar."""
     highest, other = ops.max(first, initial=0.0), ops.max(second, initial=0.0)
     lowest = ops.minimum(ops.min(first, initial=math.inf), ops.min(second, initial=math.inf))
     product, highest = highest * other, ops.maximum(highest, other)
@@ -110,7 +111,7 @@ def _suits_exponentials(first, second):
 
 
 def _suits_slices(query, key):
-    """Whether a sum of slices is faster than a loop over blocks."""
+    """Return True if a sum of slices is faster than a loop over blocks."""
     units = query.shape[-1]
     count, size = _slices(units)
     sizes = (*query.shape[:2], key.shape[1], size)
@@ -122,13 +123,13 @@ def _suits_slices(query, key):
 
 
 def _slices(units):
-    """The number of slices, up to 32, and their width, a multiple of a vector register."""
+    """Return the number of slices, up to 32, and their width, a multiple of a vector register."""
     count = min(MOST_SLICES, -(-units // LANES))
     return count, -(-units // (count * LANES)) * LANES
 
 
 def _sum_of_slices(make_terms, query, key, weight):
-    """Sums over features without a loop: adds a few wide slices, then sums over the result."""
+    """Sum over features without a loop: adds a few wide slices, then sums over the result."""
     units = weight.shape[0]
     count, size = _slices(units)
     sources = ops.expand_dims(query, 2), ops.expand_dims(key, 1), weight
@@ -141,7 +142,7 @@ def _sum_of_slices(make_terms, query, key, weight):
 
 
 def _tanh_sum(a, b, weight, axis, exponential):
-    """Computes sum_n w_n tanh(a_n + b_n).
+    """Compute sum_n w_n tanh(a_n + b_n).
 
     The three tensors have rank 3. The axis n is axis 1 of b, axis 2 of the weight, and `axis` of a:
     2, or None if a has none. It has size 1 in the result, to which the tensors broadcast.
@@ -153,7 +154,7 @@ def _tanh_sum(a, b, weight, axis, exponential):
 
 
 def _slope_sum(a, b, weight, axis, exponential):
-    """Computes sum_n w_n (1 - tanh(a_n + b_n)^2); arguments and result as for `_tanh_sum`."""
+    """Compute sum_n w_n (1 - tanh(a_n + b_n)^2); arguments and result as for `_tanh_sum`."""
     if not exponential:
         return _sum_in_blocks(_slopes, a, b, weight, axis)
     return 4.0 * _sum_in_blocks(_reciprocal_slopes, a, b, weight, axis)
@@ -198,43 +199,40 @@ def _sum_in_blocks(make_terms, a, b, weight, axis):
 
 
 def _tree_sum(terms):
-    """Adds terms as a tree: rounding errors stay smaller and the additions do not wait in turn."""
+    """Add terms as a tree: rounding errors stay smaller and the additions do not wait in turn."""
     while len(terms) > 1:
         terms = [sum(terms[n + 1 : n + 2], terms[n]) for n in range(0, len(terms), 2)]
     return terms[0]
 
 
 def _split(x, axis, size):
-    """Splits a block into its terms, or repeats a tensor that has no axis n."""
+    """Split a block into its terms, or repeats a tensor that has no axis n."""
     if axis is None:
         return [x] * size
     return ops.split(x, size, axis) if size else []
 
 
 def _in_blocks(x, axis, count, size):
-    """Cuts the axis into blocks, which come first: `(count, ..., size, ...)`."""
-    shape = list(ops.shape(x))
-    missing = count * size - shape[axis]
-    if not isinstance(missing, int) or missing:
-        # The padding adds nothing, because the weights are padded with zeros too.
-        padding = ops.zeros((*shape[:axis], missing, *shape[axis + 1 :]), x.dtype)
-        x = ops.concatenate([x, padding], axis)
+    """Cut the axis into blocks, which come first: `(count, ..., size, ...)`."""
+    shape = ops.shape(x)
+    # The padding adds nothing, because the weights are padded with zeros too.
+    x = pad_axis(x, axis, count * size - shape[axis])
     x = ops.reshape(x, (*shape[:axis], count, size, *shape[axis + 1 :]))
     return ops.moveaxis(x, axis, 0)
 
 
 def _tanhs(a, b, w):
-    """w tanh(a + b) in the direct form."""
+    """Compute w tanh(a + b) in the direct form."""
     return [x * ops.tanh(y + z) for x, y, z in zip(w, a, b, strict=True)]
 
 
 def _slopes(a, b, w):
-    """w tanh'(a + b) in the direct form."""
+    """Compute w tanh'(a + b) in the direct form."""
     return [x * (1.0 - ops.square(ops.tanh(y + z))) for x, y, z in zip(w, a, b, strict=True)]
 
 
 def _reciprocals(a, b, w):
-    """w r in the exponential form; two terms share a denominator."""
+    """Compute w r in the exponential form; two terms share a denominator."""
     d = [1.0 + x * y for x, y in zip(a, b, strict=True)]
     terms = [
         (w[n] * d[n + 1] + w[n + 1] * d[n]) / (d[n] * d[n + 1]) for n in range(0, len(d) - 1, 2)
@@ -243,7 +241,7 @@ def _reciprocals(a, b, w):
 
 
 def _reciprocal_slopes(a, b, w):
-    """w (r - r^2) in the exponential form; two r share a division."""
+    """Compute w (r - r^2) in the exponential form; two r share a division."""
     d = [1.0 + x * y for x, y in zip(a, b, strict=True)]
     r = []
     for n in range(0, len(d) - 1, 2):

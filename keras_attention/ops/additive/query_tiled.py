@@ -9,6 +9,7 @@ from collections.abc import Callable
 from keras_attention._typing import Size, Tensor
 from keras_attention.backend import ops
 from keras_attention.ops.additive.dense import dense_gradient, dense_score, sum_pairs, tanh_of_pairs
+from keras_attention.ops.padding import pad_axis
 
 __all__ = ["query_tiled_gradient", "query_tiled_score"]
 
@@ -54,13 +55,13 @@ def query_tiled_gradient(
 
 
 def _gradient_of_sample(sample):
-    """sum_j g h' `(Tq, U)`, sum_i g h' `(Tk, U)`, sum_ij g h `(U,)`; g output gradient, h tanh."""
+    """Sum g h' over j `(Tq, U)` and i `(Tk, U)`, g h over both `(U,)`; h tanh, g its gradient."""
     query, key, grad_output = sample
     tiles = _tiles(query, key)
     count, size, units = ops.shape(tiles)
     length = ops.shape(key)[0]
-    padding = ops.zeros((count * size - ops.shape(query)[0], length), grad_output.dtype)
-    weights = ops.reshape(ops.concatenate([grad_output, padding]), (count, size, length))
+    weights = pad_axis(grad_output, 0, count * size - ops.shape(query)[0])
+    weights = ops.reshape(weights, (count, size, length))
 
     def body(i, sums):
         grad_query, grad_key, grad_vector = sums
@@ -98,7 +99,7 @@ def _size(n: Size) -> float | Tensor:
 
 
 def _tiles(query, key):
-    """Cuts queries `(Tq, U)` into tiles `(count, size, U)`; zeros fill the last one."""
+    """Cut queries `(Tq, U)` into tiles `(count, size, U)`; zeros fill the last one."""
     (steps, units), length = ops.shape(query), ops.shape(key)[0]
     known = all(isinstance(n, int) for n in (steps, length))
     largest = max if known else ops.maximum
@@ -106,5 +107,4 @@ def _tiles(query, key):
     count = largest(1, (steps + size - 1) // size)
     # Tiles of equal size need the least padding.
     size = largest(1, (steps + count - 1) // count)
-    padding = ops.zeros((count * size - steps, units), query.dtype)
-    return ops.reshape(ops.concatenate([query, padding]), (count, size, units))
+    return ops.reshape(pad_axis(query, 0, count * size - steps), (count, size, units))

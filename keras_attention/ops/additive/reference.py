@@ -7,6 +7,6 @@ __all__ = ["score"]
 
 
 def score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
-    """e[b,i,j] = sum_u v[u] tanh(q[b,i,u] + k[b,j,u]); see `additive_score`."""
+    """Compute e[b,i,j] = sum_u v[u] tanh(q[b,i,u] + k[b,j,u]); see `additive_score`."""
     pairs = ops.expand_dims(query, 2) + ops.expand_dims(key, 1)
     return ops.sum(vector * ops.tanh(pairs), axis=-1)

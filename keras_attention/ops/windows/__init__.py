@@ -72,7 +72,7 @@ def window_sum(weights: Tensor, value: Tensor, position: Tensor) -> Tensor:
 
 
 def _with_gradient(product, gathered_gradient, gradient, *inputs):
-    """Calls a product. On TensorFlow its second derivative is that of the gathered windows."""
+    """Call a product. On TensorFlow its second derivative is that of the gathered windows."""
 
     def first(*args):
         run = functools.partial(run_loop, gradient)

@@ -42,7 +42,7 @@ def products_for(position: Tensor) -> Products:
 
 @functools.cache
 def _products(compiled, narrow):
-    """Products that choose their device. They are stored, because compiled programs are."""
+    """Return products that choose their device. They are stored, because compiled programs are."""
     on_cpu = LOOPED if compiled and narrow else GATHERED
     pairs = zip(on_cpu, FUSED if compiled else GATHERED, strict=True)
     return Products(*(functools.partial(on_device, *pair) for pair in pairs))

@@ -52,16 +52,16 @@ def _tanh_gradient(query, key, vector, position, grad_output):
 def _scatter(weights, x, position, memory):
     weights, wide = upcast(weights), upcast(x)
     if _is_short(x, memory, position):
-        places = ops.transpose(_scattered(weights, position, memory), (0, 2, 1))
-        return ops.cast(ops.matmul(places, wide), x.dtype)
+        scattered = ops.transpose(_scattered(weights, position, memory), (0, 2, 1))
+        return ops.cast(ops.matmul(scattered, wide), x.dtype)
     rows = ops.expand_dims(weights, 3) * ops.expand_dims(wide, 2)
     return ops.cast(scatter_add(rows, position, ops.shape(memory)[1]), x.dtype)
 
 
 def _scattered(weights, position, memory):
-    """The weights at their positions, `(B, Tq, Tk)`; zeros elsewhere."""
-    places = ops.arange(ops.shape(memory)[1], dtype=position.dtype)
-    here = ops.equal(ops.expand_dims(position, 3), places)
+    """Put the weights at their positions, `(B, Tq, Tk)`; zeros elsewhere."""
+    index = ops.arange(ops.shape(memory)[1], dtype=position.dtype)
+    here = ops.equal(ops.expand_dims(position, 3), index)
     weights = ops.expand_dims(weights, 3)
     return ops.sum(ops.where(here, weights, ops.zeros_like(weights)), 2)
 

@@ -30,7 +30,7 @@ def _tanh_gradient(query, key, vector, position, grad_output):
 
 
 def tanh_of_rows(query: Tensor, key: Tensor, position: Tensor) -> Tensor:
-    """tanh(q + k) for every row of the windows, `(B, Tq, W, U)`."""
+    """Compute tanh(q + k) for every row of the windows, `(B, Tq, W, U)`."""
     return ops.tanh(ops.expand_dims(query, 2) + gather_rows(key, position))
 
 

@@ -58,19 +58,19 @@ def _scatter(weights, x, position, memory):
 
 
 def _each(function: Callable[[Tensor], Tensor], position: Tensor, memory: Tensor) -> Tensor:
-    """Calls `function(row)` for every position and puts the results side by side, `(B, Tq, W)`.
+    """Call `function(row)` for every position and puts the results side by side, `(B, Tq, W)`.
 
     Args:
-        function: from rows `(B, Tq, D)` to numbers `(B, Tq)`.
+        function: from rows `(B, Tq, D)` to elements `(B, Tq)`.
         position: `(B, Tq, W)`. memory: `(B, Tk, D)`.
     """
     positions, width = _positions_first(position), position.shape[-1]
-    number = ops.reshape(ops.arange(width), (-1, 1, 1))
+    index = ops.reshape(ops.arange(width), (-1, 1, 1))
 
     def body(n, scores):
         one = ops.expand_dims(function(gather_rows(memory, positions[n])), 0)
         # An addition, because TensorFlow cannot differentiate a compiled `slice_update`.
-        return (scores + ops.where(number == n, one, ops.zeros_like(one)),)
+        return (scores + ops.where(index == n, one, ops.zeros_like(one)),)
 
     (scores,) = repeat(width, body, (ops.zeros(ops.shape(positions), memory.dtype),))
     return ops.transpose(scores, (1, 2, 0))
@@ -83,7 +83,7 @@ def _fold(
     weights: Tensor,
     memory: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """Calls `totals = add(weight, row, position, *totals)` for every position.
+    """Call `totals = add(weight, row, position, *totals)` for every position.
 
     Returns the last totals. Here weight is `(B, Tq, 1)`, row is `(B, Tq, D)` or None without a
     memory, and position is `(B, Tq)`, the positions of the rows.
@@ -102,13 +102,13 @@ def _positions_first(x):
 
 
 def _sum_features(x):
-    """Sums `(B, Tq, D)` to `(B, Tq)`."""
+    """Sum `(B, Tq, D)` to `(B, Tq)`."""
     # A product with ones is the fastest way to sum over features.
     return ops.squeeze(project(x, ops.ones((x.shape[-1], 1), x.dtype)), -1)
 
 
 def _zero_rows(x, *sizes: Size):
-    """Zeros of these sizes, with as many features as `x` and at least in float32."""
+    """Return zeros of these sizes, with as many features as `x` and at least in float32."""
     return ops.zeros((*sizes, x.shape[-1]), upcast_dtype(x))
 
 

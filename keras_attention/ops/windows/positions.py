@@ -28,7 +28,7 @@ _BEYOND = 2**30  # a position after the end of any memory
 def sentence_span(
     mask: Tensor | None, batch_size: Size, length: Size, dtype: str = "float32"
 ) -> tuple[Tensor, Tensor]:
-    """Finds where each sentence of a padded batch starts, and how many positions it spans.
+    """Find where each sentence of a padded batch starts, and how many positions it spans.
 
         S = last valid position - first valid position + 1
 
@@ -66,7 +66,7 @@ def sentence_span(
 
 
 def window_mask(center: Tensor, position: Tensor, half_width: int) -> Tensor:
-    """Marks the positions s inside a window: |s - floor(p)| <= D.
+    """Mark the positions s inside a window: |s - floor(p)| <= D.
 
     Args:
         center: p, `(B, Tq)`, floating point.
@@ -89,7 +89,7 @@ def window_mask(center: Tensor, position: Tensor, half_width: int) -> Tensor:
 
 
 def gaussian(center: Tensor, position: Tensor, half_width: int) -> Tensor:
-    """Favours positions near the centre.
+    """Favour positions near the centre.
 
         g(s) = exp(-(s - p)^2 / (2 sigma^2)),        sigma = D / 2
 
@@ -115,7 +115,7 @@ def gaussian(center: Tensor, position: Tensor, half_width: int) -> Tensor:
 
 
 def window_positions(center: Tensor, half_width: int, length: Size) -> tuple[Tensor, Tensor]:
-    """Lists the W = 2D + 1 positions of each window.
+    """List the W = 2D + 1 positions of each window.
 
     Args:
         center: p, `(B, Tq)`, floating point, from 0 to `length`.
@@ -142,7 +142,7 @@ def window_positions(center: Tensor, half_width: int, length: Size) -> tuple[Ten
 
 
 def take_windows(sequence: Tensor, position: Tensor) -> Tensor:
-    """Gathers the steps of a sequence that each window holds.
+    """Gather the steps of a sequence that each window holds.
 
     Args:
         sequence: `(B, Tk, ...)`.
@@ -164,7 +164,7 @@ def take_windows(sequence: Tensor, position: Tensor) -> Tensor:
 
 
 def scatter_windows(weights: Tensor, center: Tensor, length: Size) -> Tensor:
-    """Puts the weights of windows back in their places in the memory, the inverse of gathering.
+    """Put the weights of windows back at their positions in the memory, the inverse of gathering.
 
     Args:
         weights: `(B, Tq, 2D + 1)`.
@@ -191,6 +191,6 @@ def scatter_windows(weights: Tensor, center: Tensor, length: Size) -> Tensor:
 
 
 def _offsets(center, position):
-    """s - p, `(B, Tq, Tk)` or `(B, Tq, W)`."""
+    """Compute s - p, `(B, Tq, Tk)` or `(B, Tq, W)`."""
     position = ops.cast(position, keras.backend.standardize_dtype(center.dtype))
     return position - ops.expand_dims(center, -1)

@@ -1,4 +1,4 @@
-"""The products that read windows, as their equations, which every form must equal."""
+"""The products that read windows, as their equations, which every implementation must equal."""
 
 from keras_attention._typing import Tensor
 from keras_attention.backend import ops
@@ -8,15 +8,15 @@ __all__ = ["dot", "tanh", "weighted_sum"]
 
 
 def dot(query: Tensor, key: Tensor, position: Tensor) -> Tensor:
-    """e[b,i,w] = q[b,i] . k[b, s[b,i,w]]; see `window_dot`."""
+    """Compute e[b,i,w] = q[b,i] . k[b, s[b,i,w]]; see `window_dot`."""
     return ops.einsum("bid,biwd->biw", query, take_windows(key, position))
 
 
 def tanh(query: Tensor, key: Tensor, vector: Tensor, position: Tensor) -> Tensor:
-    """e[b,i,w] = sum_u v[u] tanh(q[b,i,u] + k[b, s[b,i,w], u]); see `window_tanh`."""
+    """Compute e[b,i,w] = sum_u v[u] tanh(q[b,i,u] + k[b, s[b,i,w], u]); see `window_tanh`."""
     return ops.sum(vector * ops.tanh(ops.expand_dims(query, 2) + take_windows(key, position)), -1)
 
 
 def weighted_sum(weights: Tensor, value: Tensor, position: Tensor) -> Tensor:
-    """c[b,i] = sum_w a[b,i,w] v[b, s[b,i,w]]; see `window_sum`."""
+    """Compute c[b,i] = sum_w a[b,i,w] v[b, s[b,i,w]]; see `window_sum`."""
     return ops.einsum("biw,biwd->bid", weights, take_windows(value, position))
