@@ -103,25 +103,6 @@ class Argument(NamedTuple):
         }
         return Argument(f"{self.name}[{n}]", self.kind, shapes, self.kind == "bool")
 
-    def accepts(self, x: Any, sizes: dict[str, Any]) -> bool:
-        """Return True if a tensor is as declared, and add its sizes to `sizes`."""
-        try:
-            shape = tuple(x.shape)
-            axes = self.shapes[len(shape)]
-            if kind_of(x.dtype) != self.kind != "any":
-                return False
-            if not (_is_dense_type(type(x)) or is_dense(x)):
-                return False
-        except (AttributeError, KeyError, TypeError):
-            return False
-        for axis, size in zip(axes, shape, strict=True):
-            if isinstance(size, int):
-                if sizes.setdefault(axis, size) != size:
-                    return False
-            elif axis[0] == "D":
-                return False
-        return True
-
 
 class Spec:
     """The tensors of a call, see the top of the module. `call` tells how to write the call."""
@@ -176,7 +157,19 @@ class Spec:
             name = argument.name
             if name not in tensors or (argument.optional and tensors[name] is None):
                 continue
-            if not argument.accepts(tensors[name], sizes):
+            x, axes = tensors[name], ()
+            try:
+                axes = argument.shapes[len(x.shape)]
+                valid = kind_of(x.dtype) == argument.kind or argument.kind == "any"
+                valid = valid and (_is_dense_type(type(x)) or is_dense(x))
+            except (AttributeError, KeyError, TypeError):
+                valid = False
+            for axis, size in zip(axes, x.shape if valid else (), strict=False):
+                if isinstance(size, int):
+                    valid = valid and sizes.setdefault(axis, size) == size
+                elif axis[0] == "D":
+                    valid = False
+            if not valid:
                 self._raise_error(layer, argument, tensors, built, sizes, call or self.call)
         return sizes
 
@@ -257,8 +250,9 @@ class Spec:
     def _first_with(self, axis, tensors):
         """Return the name of the first tensor that has a size of an axis."""
         for argument in self.arguments:
-            argument.accepts(tensors.get(argument.name), sizes := {})
-            if axis in sizes:
+            shape = getattr(tensors.get(argument.name), "shape", ())
+            axes = argument.shapes.get(len(shape), ())
+            if isinstance(dict(zip(axes, shape, strict=False)).get(axis), int):
                 return argument.name
 
 
