@@ -24,7 +24,8 @@ except ModuleNotFoundError as error:
         f"Keras is set to run on {error.name}, which is not installed. {remedy}.", name=error.name
     ) from None
 
-from keras_attention.backend import (
+from keras_attention.backend.context import Compiling, ExecutionContext, compiling
+from keras_attention.backend.structures import (
     Body,
     Function,
     leaves,
@@ -33,7 +34,6 @@ from keras_attention.backend import (
     unflatten_as,
     where_valid,
 )
-from keras_attention.backend.context import Compiling, ExecutionContext, compiling
 
 if keras.backend.backend() == "jax":
     import keras_attention.backend.jax as chosen

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 import keras
 
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.backend import Body, Function, exact_operations, leaves, unflatten_as
-from keras_attention.backend import unroll as _unroll
 from keras_attention.backend.context import Compiling, Device, ExecutionContext
+from keras_attention.backend.operations import exact_operations
+from keras_attention.backend.structures import Body, Function, leaves, unflatten_as
+from keras_attention.backend.structures import unroll as _unroll
 
 ops: Any = exact_operations(jnp, "floor logaddexp mean tanh")
 SEED_DTYPE = "uint32"  # a key

@@ -14,16 +14,10 @@ import keras
 import tensorflow as tf
 
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.backend import (
-    Body,
-    Function,
-    exact_operations,
-    flat_index,
-    leaves,
-    unflatten_as,
-)
-from keras_attention.backend import unroll as _unroll
 from keras_attention.backend.context import Compiling, Device, ExecutionContext, current_compiling
+from keras_attention.backend.operations import exact_operations
+from keras_attention.backend.structures import Body, Function, flat_index, leaves, unflatten_as
+from keras_attention.backend.structures import unroll as _unroll
 
 ops: Any = exact_operations(tf, "")
 # The integer dtype of a seed of `keras.random`.

@@ -12,16 +12,10 @@ import keras
 import torch
 
 from keras_attention._typing import Nested, Size, Tensor
-from keras_attention.backend import (
-    Body,
-    Function,
-    exact_operations,
-    flat_index,
-    leaves,
-    unflatten_as,
-)
-from keras_attention.backend import unroll as _unroll
 from keras_attention.backend.context import Compiling, Device, ExecutionContext
+from keras_attention.backend.operations import exact_operations
+from keras_attention.backend.structures import Body, Function, flat_index, leaves, unflatten_as
+from keras_attention.backend.structures import unroll as _unroll
 
 # add, divide, multiply and subtract round from Keras 3.16 on.
 ops: Any = exact_operations(
