@@ -207,7 +207,7 @@ class RecurrentScoringMixin(ScoringMixin):
         masks, training, noise = options.masks, options.training, options.noise
         state = self._state(memory) if state is None else state
         stored = options.stored or Residuals()
-        window = self._window(query, memory, options.position)
+        window = self._window(query, memory, options.position) if self._has_window else None
         query = ops.cast(query, self.score_dtype)
         (batch, steps, _), length = ops.shape(query), ops.shape(memory.value)[1]
         memory_mask = None if memory.mask is None else ops.expand_dims(memory.mask, 1)

@@ -194,6 +194,7 @@ class ScoringMixin(CheckedLayer):
     # The hooks that do not come from this package. What they return is checked.
     _own: ClassVar[frozenset[str]] = frozenset()
     _score_takes_position: ClassVar[bool] = False
+    _has_window: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -209,6 +210,7 @@ class ScoringMixin(CheckedLayer):
         if cls.call is ScoringMixin.call:  # otherwise it is built with other shapes
             check_hook(cls, "build", ScoringMixin.build)
         cls._score_takes_position = "position" in inspect.signature(cls.score).parameters
+        cls._has_window = cls.window is not ScoringMixin.window
         if cls._score_takes_position and cls.has_state:
             raise TypeError(
                 f"{cls.__name__}: `score` of an attention with a state takes no `position`. Count "
@@ -441,7 +443,7 @@ class ScoringMixin(CheckedLayer):
         self, query: Tensor, memory: Memory, state: Nested, options: AttendOptions
     ) -> tuple[Nested, Nested, Nested, Nested]:
         stored = options.stored or Residuals()
-        window = self._window(query, memory, options.position)
+        window = self._window(query, memory, options.position) if self._has_window else None
         query = self._projected(query, stored.query)
         takes_position = self._score_takes_position
         more = {"position": step_index(query, options.position)} if takes_position else {}

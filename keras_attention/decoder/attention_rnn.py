@@ -182,25 +182,22 @@ class AttentionRNN(Decoder):
         # Time comes first in the loop.
         given = tree_map(swap_steps, (sequences, mask, position)), memory, state[:3]
         with compiling(True if training else None):
-            pads = (
-                as_ops
-                and training
-                and execution_context(sequences, *leaves(memory.value)).compiles_loops
-            )
-            inputs, memory, carry = pad_lengths(self.attention, *given) if pads else given
+            pads = as_ops and bool(training)
+            pads = pads and execution_context(sequences, *leaves(memory.value)).compiles_loops
+            inputs, inside, carry = pad_lengths(self.attention, *given) if pads else given
             noise = None
             if self.attends_inside and training:
-                memory, noise = self.attention._begin_training(memory, ops.shape(inputs[0])[0])
+                inside, noise = self.attention._begin_training(inside, ops.shape(inputs[0])[0])
             inputs = *inputs, noise
             if as_ops:
                 # XLA does not run the steps that pad an unknown number.
                 steps = ops.shape(sequences)[1] if pads else None
                 steps = None if isinstance(steps, int) else steps
-                step, named_ops, dropout, inputs = self._as_ops(inputs, memory, options)
+                step, named_ops, dropout, inputs = self._as_ops(inputs, inside, options)
                 loop = step, named_ops, carry, inputs, dropout
                 carry, outputs = recur(*loop, self.unroll, bool(training), steps)
             else:
-                carry, outputs = self._run_any_cell(inputs, memory, carry, options)
+                carry, outputs = self._run_any_cell(inputs, inside, carry, options)
             if pads:
                 carry, outputs = cut_lengths(*given, carry, outputs)
         outputs, weights = tree_map(swap_steps, outputs)

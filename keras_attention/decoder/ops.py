@@ -363,7 +363,8 @@ class AttentionOp(AutomaticOp):
         one_step = len(query.shape) == 2  # otherwise `grad_params` runs all steps at once
         if one_step:
             query = ops.expand_dims(query, 1)
-            noise = noise and tree_map(lambda x: ops.expand_dims(x, 0), noise)
+            if noise is not None:
+                noise = tree_map(lambda x: ops.expand_dims(x, 0), noise)
         more = {"position": position, "noise": noise, "stored": residuals}
         options = self.options._replace(masks=Masks(memory.mask), **more)
         with scope:

@@ -65,8 +65,8 @@ class ResidualRNNCells(keras.layers.StackedRNNCells):
             received = Description(f"{len(sizes)} of {sizes} units")
             raise_value_error(self.name, f"{expected}their outputs are added", received)
 
-    def call(
-        self, inputs: Tensor, states: Nested, training: bool = False, **kwargs: Any
+    def call(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, inputs: Tensor, states: Nested, training: bool = False
     ) -> tuple[Tensor, list]:
         total, new = None, []
         for cell, state in zip(self.cells, states, strict=True):
