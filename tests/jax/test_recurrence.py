@@ -17,9 +17,9 @@ from keras_attention import (
 from keras_attention.backend import jax as backend
 from keras_attention.recurrence import automatic, recur
 from tests import fast
+from tests.attention.test_recurrent_scoring import Noisy, check_noise, inputs
 from tests.decoder.cases import MASKS, SEQUENCES_MASK, tensors
 from tests.helpers import HEADS, RECURRENT, normal
-from tests.layers.test_recurrent_scoring import Noisy, check_noise, inputs
 
 CELLS = {
     "gru": lambda: layers.GRUCell(11),
