@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_attention._spec import check_int, raise_value_error
+from keras_attention._spec import check_int
 from keras_attention._typing import Tensor
 from keras_attention.plotting._figures import new_figure
 from keras_attention.plotting._inputs import checked, index_set, string_list
@@ -41,8 +41,8 @@ def plot_bag(
 
     Args:
         weights: `(T,)`, the weights of one bag without padding.
-        instances: T images, `(T, height, width)` or `(T, height, width, channels)`; or T strings,
-            such as one of each row of a table.
+        instances: T images, `(T, height, width)` or `(T, height, width, channels)` with 3 or 4
+            channels; or T strings, such as one of each row of a table.
         most: the most instances to draw.
         marked: indices of instances to draw in red, or a mask `(T,)` that is True for them.
         title: text above the picture.
@@ -67,10 +67,6 @@ def plot_bag(
     images = getattr(instances, "ndim", 1) > 1
     if images:
         instances = np.asarray(instances)
-        if instances.ndim != 3 and not (instances.ndim == 4 and instances.shape[3] in (3, 4)):
-            expected = "`instances` must be images, (instances, height, width) or (instances, "
-            expected += "height, width, 3 or 4 channels), or strings"
-            raise_value_error(where, expected, instances.shape)
     else:
         instances = string_list(where, "instances", instances, "strings")
     weights = checked(where, "weights", weights, "(instances,)", (len(instances),))

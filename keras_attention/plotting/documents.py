@@ -105,12 +105,11 @@ def read_document(document: Document) -> tuple[Document, list[Sentence]]:
     weights = checked(
         where, "sentence_weights", weights, "(sentences,)", (len(words),), padded=True
     )
-    columns = {"word_weights": document.word_weights, "gaps": document.gaps}
-    for name, column in columns.items():
+    for name in ("word_weights", "gaps"):
+        column = getattr(document, name)
         if column is not None and len(column) < len(words):
-            raise_value_error(
-                where, f"`{name}` must have a row for each of {len(words)} sentences", column
-            )
+            expected = f"`{name}` must have a row for each of {len(words)} sentences"
+            raise_value_error(where, expected, column)
     largest, sentences = weights.max(initial=0), []
     for n, weight in enumerate(weights.tolist()):
         own = string_list(where, f"words[{n}]", words[n], "words")

@@ -45,8 +45,8 @@ def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Nested]:
         (2, 4)
     """
     if not isinstance(model, keras.layers.Layer) or _gives_weights(model):
-        remedy = "Call an attention layer itself with return_attention_scores=True."
-        raise_value_error("attention_weights", "`model` must be a keras.Model", model, remedy)
+        expected = "`model` must be a keras.Model, with attention layers inside"
+        raise_value_error("attention_weights", expected, model)
     if not all(layer.built for layer in (model, *_inside(model))):
         model(inputs, training=False)
     recorded = {}

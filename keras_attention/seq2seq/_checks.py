@@ -15,7 +15,6 @@ from keras_attention.seq2seq.hard_attention import HardAttention
 
 INTERFACE = "prepare", "get_initial_state", "step"
 PROBABILITIES = keras.activations.softmax, keras.activations.sigmoid
-READABLE = {"inputs", "tokens", "context", "weights", "memory", "memory_mask", "source", "targets"}
 ARGUMENTS = (
     *("encoder", "decoder", "target_embedding", "head"),
     *("start_token", "end_token", "pad_token"),
@@ -39,7 +38,7 @@ def check_layers(*values: Any) -> None:
     encoder, decoder, embedding, head, start, end, pad = values
     for name in ARGUMENTS[4:]:
         check_token("Seq2Seq", name, arguments[name])
-    layer, reads = keras.layers.Layer, getattr(head, "reads", ())
+    layer = keras.layers.Layer
     feeds = getattr(decoder, "query", None) == "previous" or getattr(decoder, "input_feeding", 0)
     feeds = feeds or isinstance(decoder, DecoderStack)
     hard = isinstance(head, HardAttention)
@@ -59,7 +58,6 @@ def check_layers(*values: Any) -> None:
         ("head", logits, "must return logits, without an activation"),
         ("decoder", not (hard and feeds), f"must {INDEPENDENT}"),
         ("target_embedding", not tied or reversible, f"must be a {REVERSIBLE}"),
-        ("head", READABLE.issuperset(reads), f"must read some of {', '.join(sorted(READABLE))}"),
         ("end_token", end not in (start, pad), "must differ from `start_token` and `pad_token`"),
         (
             "pad_token",

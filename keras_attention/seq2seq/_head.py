@@ -78,5 +78,4 @@ class Head(CheckedLayer):
 
 
 def check_vocabulary(layer: str, vocabulary_size: int | None) -> int:
-    hint = "It is the number of tokens, the padding included."
-    return check_int(layer, "vocabulary_size", vocabulary_size, 1, MAX_STEPS, hint)
+    return check_int(layer, "vocabulary_size", vocabulary_size, 1, MAX_STEPS)
