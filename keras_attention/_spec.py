@@ -57,9 +57,8 @@ REMEDIES = {
     "sparse": "Convert it: tf.sparse.to_dense({name}). ",
     "features": "Give the features to keras.Input. ",
     "prepared": "A prepared memory goes to attend() or step(). ",
-    "several value": "Several memories need a MultiSource. ",
-    "several memory": "Several memories need a MultiSource. ",
-    "several weights": "It reads one memory: pass its weights, such as weights[0]. ",
+    "several": "Several memories need a MultiSource. ",
+    "weights": "It reads one memory: pass its weights, such as weights[0]. ",
     "beams": "In a search, use the memory that it passes to `step`: it is repeated for the beams. ",
     "attention_mask": "To mask only the memory, pass `value_mask`. ",
 }
@@ -233,7 +232,8 @@ class Spec:
             return "prepared"
         if isinstance(x, (list, tuple)):
             tensors = any(hasattr(one, "shape") for one in x)
-            return f"several {name}" if tensors else ""
+            keys = {"value": "several", "memory": "several", "weights": "weights"}
+            return keys.get(name, "") if tensors else ""
         if not (hasattr(x, "shape") and hasattr(x, "dtype")):
             return ""
         if not is_dense(x):
@@ -322,10 +322,10 @@ def is_floating(x: Any) -> bool:
 
 def fits(shape: Sequence[Any], expected: Sequence[Any]) -> bool:
     """Return True if shapes may be equal. Only integers are compared: other sizes are unknown."""
-    pairs = zip(shape, expected, strict=False)
-    return len(shape) == len(expected) and all(
-        x == y or not isinstance(x, int) or not isinstance(y, int) for x, y in pairs
-    )
+    for x, y in zip(shape, expected, strict=False):
+        if isinstance(x, int) and isinstance(y, int) and x != y:
+            return False
+    return len(shape) == len(expected)
 
 
 def is_tensor(x: Any, kind: str, *shape: Any) -> bool:

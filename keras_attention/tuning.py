@@ -10,7 +10,7 @@ except ImportError:
     needs = 'keras_attention.tuning needs keras-tuner: pip install "keras-attention-layers[tuner]"'
     raise ImportError(needs) from None
 
-from keras_attention import layers
+import keras_attention.layers as layers
 from keras_attention._spec import check_choice
 from keras_attention.attention.checked_layer import arguments_of
 from keras_attention.attention.scoring import ScoringMixin

@@ -333,7 +333,11 @@ WEIGHTS = np.ones((2, 3, 5), "float32")
         (lambda: durations(WEIGHTS, None, np.ones((2, 5))), ("`memory_mask`", "boolean")),
         (
             lambda: supervised_attention_loss(WEIGHTS[:, :2], WEIGHTS),
-            ("supervised_attention_loss: ", "`alignment` 2", "`weights` 3"),
+            (
+                "supervised_attention_loss: `weights`",
+                "because `alignment` has 2 steps",
+                "(2, 3, 5)",
+            ),
         ),
     ],
 )

@@ -91,7 +91,8 @@ def test_private_modules_are_imported_in_their_folder_only(name):
 
 
 def test_no_module_imports_itself_through_others():
-    edges = {name: {x for x in imports_of(path)} & set(MODULES) for name, path in MODULES.items()}
+    edges = {name: set(imports_of(path)) & set(MODULES) for name, path in MODULES.items()}
+    edges["keras_attention"] -= {"keras_attention"}  # `from keras_attention import layers`
     graphlib.TopologicalSorter(edges).prepare()  # raises a `CycleError`
 
 

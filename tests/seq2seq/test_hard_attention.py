@@ -288,7 +288,10 @@ def test_bad_calls():
             lambda: path(output[:, 0], weights=weights, memory=memory),
             "`weights` must be floating-point, of shape",
         ),
-        (lambda: sampling(output, weights=weights, memory=memory, training=True), "`targets` is"),
+        (
+            lambda: sampling(output, weights=weights, memory=memory, training=True),
+            "`targets` must be",
+        ),
     ):
         assert_refused(call, *fragments)
 

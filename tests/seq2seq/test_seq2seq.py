@@ -574,7 +574,8 @@ def test_wrong_calls_are_refused(model):
     with pytest.raises(ValueError, match=r"takes the pair \(source, target\)"):
         model(SOURCES)
     with pytest.raises(
-        ValueError, match=r"`source` must be a tensor, of shape \(batch, steps\); received \(5"
+        ValueError,
+        match=r"`source` must be a tensor, of shape \(batch, steps\); received int64 of shape \(5",
     ):
         model((SOURCES[0], TARGETS))
     for nothing in ([], np.zeros((0, 5), int)):
