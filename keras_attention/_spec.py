@@ -345,10 +345,10 @@ def check_result(layer: str, hook: str, result: Any, *sizes: Any, remedy: str = 
         raise_value_error(layer, expected, result, remedy)
 
 
-def check_choice(layer: str, name: str, value: Any, choices: Iterable[str]) -> str:
+def check_choice(layer: str, name: str, value: Any, choices: Iterable[str], hint: str = "") -> str:
     if not isinstance(value, str) or value not in choices:
         expected = f"`{name}` must be one of {', '.join(map(repr, choices))}"
-        raise_value_error(layer, expected, value)
+        raise_value_error(layer, expected, value, hint)
     return value
 
 

@@ -106,6 +106,7 @@ def test_position_encoding_must_be_a_boolean_or_a_length():
     assert_refused(
         lambda: network(position_encoding="False"),
         "`position_encoding` must be a positive integer",
+        "Or it is True or False.",
     )
 
 

@@ -110,7 +110,8 @@ class MemoryNetwork(CheckedLayer):
         self.tying = check_choice(self.name, "tying", tying, ("adjacent", "layerwise"))
         self.position_encoding = position_encoding
         if not isinstance(position_encoding, bool):
-            self.position_encoding = check("position_encoding", position_encoding)
+            hint = "Or it is True or False."
+            self.position_encoding = check("position_encoding", position_encoding, hint=hint)
         self.memory_size = check("memory_size", memory_size)
         self.null_memories = check_bool(self.name, "null_memories", null_memories)
         update = "add" if tying == "adjacent" else "linear"

@@ -230,7 +230,7 @@ def test_each_sample_of_a_step_has_its_position(score):
         ({"units": 0}, ("`units`", "a positive integer", "received 0")),
         ({"units": True}, ("`units`", "a positive integer", "received True")),
         ({"score_mode": "location"}, ("`max_length`", "a positive integer", "received None")),
-        ({"max_length": 5}, ("`max_length`", "only", "max_length=5", "'general'")),
+        ({"max_length": 5}, ("`max_length`", 'score_mode="location" only', "received 5")),
         (
             {"score_mode": "location", "max_length": 0},
             ("`max_length`", "a positive integer", "received 0"),

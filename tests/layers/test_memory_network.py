@@ -563,7 +563,7 @@ def test_sizes_are_positive_integers(name, value):
 @pytest.mark.parametrize(
     ("value", "remedy"),
     [
-        *((x, "the length of the longest sentence, or True or False") for x in (None, "words", 0)),
+        *((x, "Or it is True or False.") for x in (None, "words", 0)),
         (2.0, "Write position_encoding=2."),
     ],
 )
