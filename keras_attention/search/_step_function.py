@@ -51,11 +51,10 @@ def batch_size(tensors: dict[str, Tensor], names: str = "state and memory") -> S
     if not shapes:
         expected = "`state` and `memory` hold no tensor that could tell the batch size"
         raise_value_error("search", expected, None)
-    if () in shapes.values() or len({shape[0] for shape in shapes.values()} - {None}) > 1:
-        expected = f"{names} must hold tensors of shape (batch, ...) with one batch size"
-        remedy = (
-            "Do not repeat them for the beams. Use a tensor without a batch axis inside `step`."
-        )
+    sizes = {shape[0] if shape else 0 for shape in shapes.values()} - {None}
+    if 0 in sizes or len(sizes) > 1:
+        expected = f"{names} must hold tensors of shape (batch, ...) with one batch size, not 0"
+        remedy = "Do not repeat them for the beams. Use a constant tensor inside `step` instead."
         raise_value_error("search", expected, shapes, remedy)
     return ops.shape(next(iter(tensors.values())))[0]
 

@@ -308,15 +308,6 @@ def test_the_mask_of_a_memory_is_that_of_the_coverage():
     assert np.any(to_numpy(found).scores != to_numpy(other).scores)
 
 
-def test_no_sample_at_all():
-    def step(tokens, state, memory):
-        return ops.one_hot(tokens, 5), state, memory
-
-    options = {"prefix": np.zeros((0, 2), "int32"), "memory_mask": np.zeros((0, 7), bool)}
-    found = beam_search(step, None, np.zeros((0, 7)), coverage_penalty=1.0, **FEW, **options)
-    assert tuple(found.log_probs.shape) == (0, 5, LONGEST)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -402,7 +402,11 @@ def test_compiled_on_jax():
         ({"end_token": -3}, r"`end_token` must be an integer from 0 .*received \-3"),
         ({"end_token": V}, "`end_token` must be one of the 7 tokens .* 0 to 6; received 7"),
         ({"memory": None}, "hold no tensor that could tell the batch size"),
-        ({"state": np.zeros((3, 1))}, r"one batch size; received {'state': \(3, 1\), 'memory'"),
+        (
+            {"state": np.zeros((3, 1))},
+            r"one batch size, not 0; received {'state': \(3, 1\), 'memory'",
+        ),
+        ({"memory": np.ones((0, 1))}, r"one batch size, not 0; received {'memory': \(0, 1\)}"),
         ({"memory": {"a": [np.float32(1)]}}, r"""memory\['a'\]\[0\]": \(\)"""),
     ],
 )

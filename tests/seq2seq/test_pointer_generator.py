@@ -137,7 +137,7 @@ def test_ids_out_of_range_count_as_unknown():
     ("options", "fragments"),
     [
         ({"vocabulary_size": None}, ("`vocabulary_size`", "a positive integer", "received None")),
-        ({"max_extra": 0}, ("`max_extra`", "a positive integer", "received 0", "own words")),
+        ({"max_extra": 0}, ("`max_extra`", "a positive integer", "received 0")),
         ({"units": 1.5}, ("`units`", "a positive integer", "received 1.5")),
         ({"unknown_token": 4}, ("`unknown_token`", "from 0 to 3", "received 4")),
     ],
