@@ -6,14 +6,20 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, recurrence
+from keras_attention import (
+    AttentionRNN,
+    BahdanauAttention,
+    LuongAttention,
+    MonotonicAttention,
+    recurrence,
+)
 from keras_attention.backend import context, loops
-from keras_attention.layers import DecoderStack, MonotonicAttention
+from keras_attention.decoder import DecoderStack
 from keras_attention.recurrence import AutomaticOp, recur
 from tests import fast
+from tests.attention.test_recurrent_scoring import Noisy, check_noise, inputs
 from tests.decoder.cases import MASKS, SEQUENCES_MASK, tensors
 from tests.helpers import HEADS, RECURRENT, normal
-from tests.layers.test_recurrent_scoring import Noisy, check_noise, inputs
 
 CELLS = {
     "gru": lambda: layers.GRUCell(11),
