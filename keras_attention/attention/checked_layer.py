@@ -18,10 +18,9 @@ from keras_attention._typing import Tensor
 from keras_attention.attention.dropped_masks import warn_of_dropped_masks
 from keras_attention.ops.matmul import cast, project
 
-__all__ = [
-    *("CheckedLayer", "arguments_of", "as_in_a_call", "deserialized", "float_weights", "hold"),
-    *("keep_backward_outputs", "raise_not_initialized", "serialized", "traced", "with_weights"),
-]
+__all__ = ["CheckedLayer", "arguments_of", "as_in_a_call", "deserialized", "float_weights", "hold"]
+__all__ += ["keep_backward_outputs", "raise_not_initialized", "serialized", "traced"]
+__all__ += ["with_weights"]
 
 # For a type checker, no class is hashable.
 cached: Any = functools.cache

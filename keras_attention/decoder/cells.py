@@ -12,11 +12,9 @@ from keras_attention.backend.context import in_graph, value_of
 from keras_attention.backend.operations import ops
 from keras_attention.ops.random import generator_states
 
-__all__ = [
-    *("as_states", "cells_of", "check_cells", "check_output", "dropout_masks", "has_query"),
-    *("last_cell", "output_size", "query_of", "query_size", "state_sizes"),
-    "with_constant_weights",
-]
+__all__ = ["as_states", "cells_of", "check_cells", "check_output", "dropout_masks", "has_query"]
+__all__ += ["last_cell", "output_size", "query_of", "query_size", "state_sizes"]
+__all__ += ["with_constant_weights"]
 
 
 def state_sizes(cell):
@@ -70,8 +68,8 @@ def query_size(cell, query):
     if query == "current":
         return output_size(cell)
     states = tree.map_structure(lambda size: keras.KerasTensor((None, size)), state_sizes(cell))
-    query: Any = query_of(cell, states)
-    return query.shape[-1]
+    made: Any = query_of(cell, states)
+    return made.shape[-1]
 
 
 def output_size(cell):
