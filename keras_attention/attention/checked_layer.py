@@ -20,11 +20,9 @@ from keras_attention.attention.dropped_masks import warn_of_dropped_masks
 from keras_attention.backend import REVERSES_UNROLLED_MASK, project
 from keras_attention.ops.matmul import cast
 
-__all__ = [
-    *("CheckedLayer", "arguments_of", "as_in_a_call", "check_directions", "check_not_fixed"),
-    *("deserialized", "float_weights", "hold", "raise_not_initialized", "serialized", "traced"),
-    "with_weights",
-]
+__all__ = ["CheckedLayer", "arguments_of", "as_in_a_call", "check_directions", "check_not_fixed"]
+__all__ += ["deserialized", "float_weights", "hold", "raise_not_initialized", "serialized"]
+__all__ += ["traced", "with_weights"]
 
 # For a type checker, no class is hashable.
 cached: Any = functools.cache

@@ -586,9 +586,10 @@ class ScoringMixin(CheckedLayer):
         self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None
     ) -> tuple[int | None, ...]:
         shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
-        known = self.CALL.check_shapes(self.name, shapes)
-        sizes = map_shapes(lambda shape: shape[-1], value_shape)
-        return (*tuple(query_shape or ())[:-1], self.output_size(known["Dq"], sizes))
+        self.CALL.check_shapes(self.name, shapes)
+        *others, size = tuple(query_shape or ())
+        sizes: Any = map_shapes(lambda shape: shape[-1], value_shape)
+        return (*others, self.output_size(size or 0, sizes))
 
 
 def attend_masked(

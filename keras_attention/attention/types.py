@@ -6,10 +6,8 @@ from typing import Any, NamedTuple, Protocol
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.ops.masks import Masks
 
-__all__ = [
-    *("AttendOptions", "Attended", "DecoderAttention", "DecoderState", "Memory", "Residuals"),
-    *("Step", "Window"),
-]
+__all__ = ["AttendOptions", "Attended", "DecoderAttention", "DecoderState", "Memory", "Residuals"]
+__all__ += ["Step", "Window"]
 
 
 class Memory(NamedTuple):

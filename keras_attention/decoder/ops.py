@@ -32,10 +32,8 @@ from keras_attention.ops.masks import Masks
 from keras_attention.ops.matmul import stored_transposed, sum_of_rows
 from keras_attention.recurrence import AutomaticOp, Op, ProductOp
 
-__all__ = [
-    *("AttentionOp", "CellOps", "CellStep", "GRUOp", "LSTMOp", "OutputOp", "StepOps"),
-    "runs_as_ops",
-]
+__all__ = ["AttentionOp", "CellOps", "CellStep", "GRUOp", "LSTMOp", "OutputOp", "StepOps"]
+__all__ += ["runs_as_ops"]
 
 
 class CellStep(Protocol):
