@@ -15,7 +15,6 @@ from keras_attention import (
     recurrence,
 )
 from keras_attention.backend import jax as backend
-from keras_attention.decoder import DecoderStack
 from keras_attention.recurrence import AutomaticOp, recur
 from tests import fast
 from tests.attention.test_recurrent_scoring import Noisy, check_noise, inputs
