@@ -59,7 +59,6 @@ from keras_attention.backend import (
     vjp,
 )
 from keras_attention.ops.gradients import weight_gradients
-from keras_attention.ops.matmul import project as multiply
 from keras_attention.ops.matmul import stored_transposed, sum_of_rows
 
 __all__ = ["MAX_VECTORIZED", "AutomaticOp", "Op", "ProductOp", "Step", "recur"]
@@ -129,7 +128,7 @@ class ProductOp(Op):
         self.count = len(kernels)
 
     def forward(self, params, *args):
-        products = map(multiply, args, params[: self.count])
+        products = map(project, args, params[: self.count])
         return [functools.reduce(ops.add, [*products, *params[self.count :]])], []
 
     def prepare(self, params):

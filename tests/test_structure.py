@@ -22,7 +22,7 @@ BELOW = {
     "_version": set(),
     "alignment": {*BASE, "ops"},
     "backend": {"_spec", "_typing"},
-    "distribution": set(),
+    "distribution": {"_spec", "_typing"},
     "faithfulness": {*BASE, "ops"},
     "ops": BASE,
     "recurrence": {*BASE, "ops"},

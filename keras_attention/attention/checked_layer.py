@@ -83,7 +83,7 @@ def check_not_fixed(layer: keras.layers.Layer, name: str) -> None:
 
     A compiled function keeps the value that the argument had when the function was traced.
     """
-    if vars(layer).get("built") and name in arguments_of(type(layer)):
+    if layer.built and name in arguments_of(type(layer)):
         raise AttributeError(
             f"{layer.name}: `{name}` is fixed once the layer is built, because compiled functions "
             f"keep its value. Make a new layer, {type(layer).__name__}.from_config("
@@ -210,7 +210,8 @@ class CheckedLayer(keras.layers.Layer):
         super().__init__(**kwargs)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        check_not_fixed(self, name)
+        if vars(self).get("built"):
+            check_not_fixed(self, name)
         super().__setattr__(name, value)
         if isinstance(value, (keras.layers.Layer, list, tuple)):
             hold(self, value)
@@ -323,7 +324,8 @@ def _count_before_masks(layer: type) -> int:
     return next((n for n, name in enumerate(names) if name.endswith("mask")), len(names))
 
 
-def arguments_of(layer: type) -> list[str]:
+@functools.cache
+def arguments_of(layer: Any) -> list[str]:
     """List the constructor arguments of a class, without those of every Keras layer."""
     own = layer.__mro__[: layer.__mro__.index(keras.layers.Layer)]
     signatures = [inspect.signature(c.__init__) for c in own if "__init__" in vars(c)]

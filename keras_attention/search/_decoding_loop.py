@@ -16,7 +16,7 @@ from keras_attention.search._step_function import (
     named_leaves,
     state_leaves,
 )
-from keras_attention.search.logits_processors import logits_processors
+from keras_attention.search._logits_processors import logits_processors
 from keras_attention.search.options import SearchOptions
 
 # The score of an impossible hypothesis: finite, so that it causes no NaN, and exact in float32.

@@ -16,7 +16,7 @@ from keras_attention.search._decoding_loop import (
 from keras_attention.search._search_result import SearchResult
 from keras_attention.search._step_function import Step
 from keras_attention.search._top_k import top_k
-from keras_attention.search.options import MAX_FEATURES, SearchOptions, check_option
+from keras_attention.search.options import MAX_HYPOTHESES, SearchOptions, check_option
 
 __all__ = ["beam_search"]
 
@@ -136,7 +136,7 @@ def beam_search(
     (https://arxiv.org/abs/1808.10792, section 4.1, with a sign). Unlike in the first, ended
     hypotheses stay in the beam, and nothing is pruned by a threshold.
     """
-    check_int("beam_search", "beam_width", beam_width, 1, MAX_FEATURES)
+    check_int("beam_search", "beam_width", beam_width, 1, MAX_HYPOTHESES)
     shared = start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix, limit
     options = SearchOptions(*shared)
     length_penalty = check_option("beam_search", "length_penalty", length_penalty)

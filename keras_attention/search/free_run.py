@@ -14,7 +14,7 @@ from keras_attention.search._step_function import (
     named_leaves,
     state_leaves,
 )
-from keras_attention.search.options import MAX_STEPS, check_count
+from keras_attention.search.options import MAX_LENGTH, check_count
 
 __all__ = ["FreeRun", "free_run"]
 
@@ -97,7 +97,7 @@ def free_run(
         [[2.0, 4.0, 8.0, 0.0], [6.0, 12.0, 0.0, 0.0]]
     """
     check_step(step, "step(last, state, memory) -> (output, stop, state, weights)")
-    check_int("free_run", "max_steps", max_steps, 1, MAX_STEPS)
+    check_int("free_run", "max_steps", max_steps, 1, MAX_LENGTH)
     limit = None if limit is None else check_count("free_run", "limit", limit, 1, max_steps)
     if not hasattr(first, "shape") or len(first.shape) < 1:
         expected = "`first` must be one tensor (batch, ...), like an output"

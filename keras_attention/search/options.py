@@ -15,7 +15,7 @@ __all__ = ["SearchOptions", "check_count", "check_option", "split_options"]
 
 # Larger values are mistakes. The buffers would not fit into memory, every step ranks the square of
 # the width, and a larger penalty overflows for the longest sequence.
-MAX_STEPS, MAX_FEATURES = 2**20, 2**12
+MAX_LENGTH, MAX_HYPOTHESES = 2**20, 2**12
 # The ranges of the options that are numbers.
 RANGES = {
     "length_penalty": {"least": 0, "most": 5},
@@ -38,12 +38,12 @@ class SearchOptions:
     limit: Size | None = None
 
     def __post_init__(self) -> None:
-        check_int("search", "max_length", self.max_length, 1, MAX_STEPS)
+        check_int("search", "max_length", self.max_length, 1, MAX_LENGTH)
         check_token("search", "start_token", self.start_token)
         check_token("search", "end_token", self.end_token)
         most, size, off = self.max_length, self.no_repeat_ngram_size, "0 turns it off."
         self.min_length = check_count("search", "min_length", self.min_length, 0, most, off)
-        check_int("search", "no_repeat_ngram_size", size, 0, MAX_STEPS, off)
+        check_int("search", "no_repeat_ngram_size", size, 0, MAX_LENGTH, off)
         if self.limit is not None:
             self.limit = check_count("search", "limit", self.limit, 1, most)
         if self.prefix is not None:

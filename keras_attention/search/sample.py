@@ -9,7 +9,7 @@ from keras_attention.search._decoding_loop import log_softmax_of, possible, run_
 from keras_attention.search._random import draw, search_seed, step_seed
 from keras_attention.search._search_result import SearchResult
 from keras_attention.search._step_function import Step
-from keras_attention.search.options import MAX_FEATURES, SearchOptions, check_option
+from keras_attention.search.options import MAX_HYPOTHESES, SearchOptions, check_option
 
 __all__ = ["sample_search"]
 
@@ -97,7 +97,7 @@ def sample_search(
     """
     shared = start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix, limit
     options = SearchOptions(*shared)
-    check_int("sample_search", "samples", samples, 1, MAX_FEATURES)
+    check_int("sample_search", "samples", samples, 1, MAX_HYPOTHESES)
     temperature = check_option("sample_search", "temperature", temperature)
     if top_k is not None:
         check_int("sample_search", "top_k", top_k, 1, MAX_TOKEN)

@@ -96,7 +96,8 @@ class Generator(keras.Model):
         self._compiled_functions = CompiledFunctions()
 
     def __setattr__(self, name: str, value: object) -> None:
-        check_not_fixed(self, name)
+        if vars(self).get("built"):
+            check_not_fixed(self, name)
         super().__setattr__(name, value)
         hold(self, value)
 

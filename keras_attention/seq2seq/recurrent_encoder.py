@@ -58,7 +58,11 @@ class RecurrentEncoder(CheckedLayer):
     """
 
     # Keras casts ids where an input of its own was traced as floating point.
-    CALL = Spec("source: any[B T]")
+    CALL = Spec(
+        "source: any[B T]",
+        call="fit(source, target), generate(source, max_length) or encoder(source). For several "
+        "sources, write an encoder that reads all of them",
+    )
 
     def __init__(
         self,

@@ -469,7 +469,7 @@ def test_what_reads_one_memory_says_so():
     state = decoder.get_initial_state(prepared)
     assert_refused(
         lambda: beam_search(step, state, prepared, coverage_penalty=0.1, **TOKENS),
-        *("beam_search: `coverage_penalty`", "one memory", "Leave it out"),
+        *("beam_search: `coverage_penalty` needs the weights of one memory", "received ["),
     )
     found = greedy_search(step, state, prepared, **TOKENS)
     source = np.ones((B, STEPS[0]), "int32")
@@ -713,7 +713,7 @@ REFUSALS = {
     ),
     "coverage": (
         lambda: make_model().generate(SOURCE, 3, coverage_penalty=0.1),
-        ("`coverage_penalty` counts the weights of one memory",),
+        ("`coverage_penalty` needs the weights of one memory",),
     ),
 }
 

@@ -102,7 +102,7 @@ def test_spreading_is_the_inverse_of_taking():
 @pytest.mark.parametrize("name", ["window_dot", "window_sum", "window_tanh"])
 @pytest.mark.each_value
 def test_products_in_windows(name, widest, jit, monkeypatch):
-    monkeypatch.setattr(dispatch, "WIDEST", widest)
+    monkeypatch.setattr(dispatch, "MAX_WIDTH", widest)
     position = np.random.default_rng(1).integers(0, 7, (2, 3, 5))
 
     def rows(x):

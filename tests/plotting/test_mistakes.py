@@ -83,15 +83,15 @@ MISTAKES = {
     ),
     "weights of a layer": (
         lambda: attention_weights(AttentionPooling(5), np.ones((2, 4, 3))),
-        r"attention_pooling.* Call an .* layer itself with return_attention_scores=True",
+        "`model` must be a keras.Model, with attention layers inside; received <AttentionPooling",
     ),
     "weights of no model": (
         lambda: attention_weights(np.ones((2, 4, 3)), translator()),
-        r"`model` must be a keras.Model; received float64 of shape \(2, 4, 3\)",
+        r"`model` must be a keras.Model, with attention layers inside; received float64 of shape \(2, 4, 3\)",
     ),
     "weights of a class": (
         lambda: attention_weights(keras.Model, np.ones((2, 4, 3))),
-        "`model` must be a keras.Model; received the class Model",
+        "`model` must be a keras.Model, with attention layers inside; received the class Model",
     ),
 }
 

@@ -32,12 +32,12 @@ WORTHWHILE = {True: 10, False: 40}
 FEATURES = 160
 
 # Wider windows are copied, because every step of the loop adds to the scores of all positions.
-MAX_FEATURES = 64
+MAX_WIDTH = 64
 
 
 def products_for(position: Tensor) -> Products:
     """Return the products for windows of these positions."""
-    return _products(execution_context(position).compiled, position.shape[-1] <= MAX_FEATURES)
+    return _products(execution_context(position).compiled, position.shape[-1] <= MAX_WIDTH)
 
 
 @functools.cache
