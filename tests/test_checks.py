@@ -630,13 +630,12 @@ MISTAKES = {
         lambda: decoder([layers.GRUCell(4), layers.GRUCell(6)])(
             QUERY, VALUE, initial_state=[np.zeros((B, 4), "float32")]
         ),
-        "`initial_state` must hold 2 cell states [(batch, 4), (batch, 6)]; "
-        "received 1, [(2, 4)]. A list of the cell states alone suffices; a GRU has one, an LSTM "
-        "has two. Leave `initial_state` out to start from zeros.",
+        "`initial_state` must hold 2 cell states [(2, 4), (2, 6)]; received 1, [(2, 4)]. Pass the "
+        "cell states alone, or leave it out to start from zeros.",
     ),
     "a state of another size": (
         lambda: decoder()(QUERY, VALUE, initial_state=np.zeros((B, 6), "float32")),
-        "received 1, [(2, 6)]. Project a state of another size: keras.layers.Dense(4)(state).",
+        "must hold 1 cell state [(2, 4)]; received 1, [(2, 6)]. Pass",
     ),
     "states by name": (
         lambda: decoder(layers.LSTMCell(4))(QUERY, VALUE, initial_state={"h": STEP, "c": STEP}),
@@ -683,7 +682,7 @@ MISTAKES = {
     ),
     "True as initial state": (
         lambda: decoder()(QUERY, VALUE, initial_state=True),
-        "`initial_state` must hold tensors; received True. Leave it out to start from zeros.",
+        "`initial_state` must hold tensors; received True. Pass the cell states alone, or leave",
     ),
     "a word as initial state": (
         lambda: decoder()(QUERY, VALUE, initial_state="zeros"),
@@ -693,8 +692,7 @@ MISTAKES = {
         lambda: decoder([layers.GRUCell(4), layers.GRUCell(6)])(
             QUERY, VALUE, initial_state=[np.zeros((B, 6)), np.zeros((B, 4))]
         ),
-        "`initial_state` must hold 2 cell states [(batch, 4), (batch, 6)]; "
-        "received 2, [(2, 6), (2, 4)].",
+        "`initial_state` must hold 2 cell states [(2, 4), (2, 6)]; received 2, [(2, 6), (2, 4)].",
     ),
     "a step before the weights are there": (
         lambda: decoder().step(STEP, None, Memory(VALUE, VALUE)),
@@ -724,13 +722,11 @@ MISTAKES = {
     ),
     "a step with states of another size": (
         lambda: started()[0].step(STEP, wide_state(), started()[2]),
-        "`state` must hold 1 cell state [(batch, 4)]; received 1, [(2, 9)].",
+        "`state` must hold 1 cell state [(2, 4)]; received 1, [(2, 9)].",
     ),
     "a step with states of another batch": (
         lambda: started()[0].step(STEP, state_of_one(), started()[2]),
-        "`state` must hold 1 cell state [(batch, 4)]; received 1, [(1, 4)]. The batch size must "
-        "be 2, "
-        "as in the memory.",
+        "`state` must hold 1 cell state [(2, 4)]; received 1, [(1, 4)].",
     ),
     "a batch size as memory": (
         lambda: started()[0].get_initial_state(B),

@@ -324,14 +324,16 @@ def _count_before_masks(layer: type) -> int:
     return next((n for n, name in enumerate(names) if name.endswith("mask")), len(names))
 
 
-@functools.cache
-def arguments_of(layer: Any) -> list[str]:
+def _arguments_of(layer: type) -> list[str]:
     """List the constructor arguments of a class, without those of every Keras layer."""
     own = layer.__mro__[: layer.__mro__.index(keras.layers.Layer)]
     signatures = [inspect.signature(c.__init__) for c in own if "__init__" in vars(c)]
     kinds = {name: x.kind for s in signatures for name, x in s.parameters.items()}
     variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     return [n for n, kind in kinds.items() if n != "self" and kind not in variadic]
+
+
+arguments_of: Callable[[type], list[str]] = functools.cache(_arguments_of)
 
 
 def _check_arguments(layer: type, arguments: dict[str, Any]) -> None:

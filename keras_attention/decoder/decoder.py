@@ -31,6 +31,12 @@ from keras_attention.ops.matmul import cast
 __all__ = ["Decoder", "check_states"]
 
 
+REMEDY = (
+    "Pass the cell states alone, or leave it out to start from zeros. Project a state of another "
+    "size: keras.layers.Dense(units)(state)."
+)
+
+
 class Decoder(CheckedLayer):
     """A recurrence over sequences that attends to a memory.
 
@@ -215,9 +221,7 @@ def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) 
     initial = name == "initial_state"
     for n, state in enumerate(states):
         if not hasattr(state, "shape") or not hasattr(state, "dtype") or not is_dense(state):
-            raise_value_error(
-                layer, f"`{name}` must hold tensors", state, "Leave it out to start from zeros."
-            )
+            raise_value_error(layer, f"`{name}` must hold tensors", state, REMEDY)
         kind = kind_of(state.dtype)
         if n < vectors and (kind == "bool" or (initial and kind != "float")):
             expected = f"`{name}` must hold vectors of floating-point numbers, as of an encoder"
@@ -232,31 +236,16 @@ def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) 
         right = right and fits(tuple(state.shape), (batch, *size))
     if right:
         return
+    name_of_batch = batch if isinstance(batch, int) else "batch"
     wanted = ", ".join(
-        f"{len(group)} {kind}{'s' * (len(group) > 1)} [{', '.join(map(_with_batch, group))}]"
+        f"{len(group)} {kind}{'s' * (len(group) > 1)} {_in_words(name_of_batch, group)}"
         for kind, group in groups.items()
         if group
     )
-    received = [tuple(x.shape) for x in states]
-    remedy = _remedy(received, shapes) if initial else ""
-    if any(not fits(shape[:1], (batch,)) for shape in received):
-        remedy = f"The batch size must be {batch}, as in the memory."
-    raise_value_error(
-        layer, f"`{name}` must hold {wanted}", Description(f"{len(received)}, {received}"), remedy
-    )
+    received = Description(f"{len(states)}, {[tuple(x.shape) for x in states]}")
+    raise_value_error(layer, f"`{name}` must hold {wanted}", received, REMEDY * initial)
 
 
-def _remedy(received, shapes):
-    """Return how to fix an initial state of these shapes."""
-    pairs = zip(shapes, received, strict=False)
-    sizes = [size for (size, *_), shape in pairs if shape[1:] != (size,)]
-    if sizes and len(received) <= len(shapes) and all(len(shape) == 2 for shape in received):
-        return f"Project a state of another size: keras.layers.Dense({sizes[0]})(state)."
-    return (
-        "A list of the cell states alone suffices; a GRU has one, an LSTM has two. Leave "
-        "`initial_state` out to start from zeros."
-    )
-
-
-def _with_batch(shape):
-    return f"(batch, {', '.join(map(str, shape))})"
+def _in_words(batch, shapes):
+    """Return the shapes with the batch, as in an error."""
+    return "[" + ", ".join(f"({', '.join(map(str, (batch, *shape)))})" for shape in shapes) + "]"

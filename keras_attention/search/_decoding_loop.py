@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend import gather_rows, leaves, no_grad, ops, tree_map, unflatten_as
+from keras_attention.search._logits_processors import logits_processors
 from keras_attention.search._search_result import SearchResult, by_sample, cleared
 from keras_attention.search._step_function import (
     Step,
@@ -16,7 +17,6 @@ from keras_attention.search._step_function import (
     named_leaves,
     state_leaves,
 )
-from keras_attention.search._logits_processors import logits_processors
 from keras_attention.search.options import SearchOptions
 
 # The score of an impossible hypothesis: finite, so that it causes no NaN, and exact in float32.

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from keras_attention import backend
+from keras_attention.backend import batched_matmul, project
 from keras_attention.ops import additive_score
 from keras_attention.ops.additive import dispatch
-from keras_attention.backend import batched_matmul, project
 from keras_attention.ops.matmul import dot_score
 from tests.backends import BACKEND, gradients_by, tensor
 from tests.helpers import assert_close, normal

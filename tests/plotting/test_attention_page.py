@@ -107,7 +107,9 @@ def test_notebooks_show_it_in_a_frame():
 def test_refusals():
     weights = np.ones((3, 4)) / 4
     assert_refused(lambda: attention_page({}, SOURCE, TARGET), "at least one map")
-    assert_refused(lambda: attention_page(np.ones((0, 4)), SOURCE, []), "at least one map and one target token")
+    assert_refused(
+        lambda: attention_page(np.ones((0, 4)), SOURCE, []), "at least one map and one target token"
+    )
     assert_refused(
         lambda: attention_page(weights.T, SOURCE, TARGET), "(target tokens, source tokens)"
     )
