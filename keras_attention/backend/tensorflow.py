@@ -326,6 +326,8 @@ def custom_vjp(function: Function, gradient: Function, *tensors: Tensor) -> Nest
         What the function returns.
     """
     compiling = capture_compiling()
+    # The backward pass may run outside of the scope in which a variable has this value.
+    tensors = tuple(map(tf.convert_to_tensor, tensors))
     # Inside a loop, TensorFlow stores whatever the backward pass captures, once per step. There,
     # the backward pass captures the tensors outside the custom gradient instead of their copies.
     # Elsewhere, above all in a branch of a conditional, only the copies can be used.

@@ -347,7 +347,7 @@ def test_a_state_of_another_memory():
     states = [np.zeros((B, H), "float32"), np.zeros((B, TK + 1), "float32")]
     assert_refused(
         lambda: decoder(query, value, initial_state=states),
-        "`initial_state` must hold 1 cell state [(batch, 11)], 1 attention state [(batch, 7)]; "
+        "`initial_state` must hold 1 cell state [(2, 11)], 1 attention state [(2, 7)]; "
         "received 2, [(2, 11), (2, 8)]",
     )
     prepared = decoder.prepare(tensor(value))

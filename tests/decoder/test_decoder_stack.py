@@ -284,7 +284,7 @@ def test_refusals_of_a_step():
     layer(sequences, memory)
     assert_refused(lambda: layer.step(sequences[:, 0], None, layer.prepare(memory)), "DecoderState")
     states = [normal(1, B, 7)]
-    wanted = "must hold 3 cell states [(batch, 7), (batch, 7), (batch, 11)]"
+    wanted = "must hold 3 cell states [(2, 7), (2, 7), (2, 11)]"
     assert_refused(lambda: layer(sequences, memory, initial_state=states), wanted)
 
 
@@ -300,7 +300,7 @@ def test_a_hard_head_needs_a_decoder_that_reads_nothing():
             start_token=1,
             end_token=2,
         ),
-        "with a HardAttention head, `decoder` must not depend on what it reads",
+        "no input_feeding for a HardAttention",
     )
 
 

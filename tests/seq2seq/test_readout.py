@@ -86,7 +86,7 @@ def test_dropout_is_for_training():
     ("options", "fragments"),
     [
         ({"units": None}, ("`units`", "a positive integer", "received None")),
-        ({"vocabulary_size": 0}, ("`vocabulary_size`", "received 0", "the number of tokens")),
+        ({"vocabulary_size": 0}, ("`vocabulary_size`", "a positive integer", "received 0")),
         ({"activation": "max"}, ("activation", "max")),
         ({"dropout": 1}, ("`dropout`", "[0, 1)", "received 1")),
         ({"seed": "a"}, ("`seed`", "received 'a'")),
