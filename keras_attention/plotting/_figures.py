@@ -7,9 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from keras_attention._spec import raise_value_error
+
+SHARP = 200  # dots per inch of a picture inside axes
+
 
 def matplotlib_module(name: str) -> Any:
-    """Import a module of matplotlib."""
+    """Imports a module of matplotlib."""
     try:
         return importlib.import_module(f"matplotlib.{name}")
     except ImportError:
@@ -18,7 +22,7 @@ def matplotlib_module(name: str) -> Any:
 
 
 def new_figure(size: tuple[float, float], **options: Any) -> Any:
-    """Make a figure of a size in inches that draws without a window."""
+    """A figure of a size in inches that draws without a window."""
     figure = _figure_class()(size, **options)
     matplotlib_module("backends.backend_agg").FigureCanvasAgg(figure)
     return figure
@@ -38,6 +42,18 @@ def _figure_class():
 
 
 def pixels(figure: Any) -> np.ndarray:
-    """Return the picture as bytes, `(height, width, 4)`."""
+    """The picture as bytes, `(height, width, 4)`."""
     figure.canvas.draw()
     return np.asarray(figure.canvas.buffer_rgba())
+
+
+def placed(figure: Any, ax: Any) -> Any:
+    """The figure itself, or the figure of `ax` with this one as a picture in it."""
+    if ax is None:
+        return figure
+    if not hasattr(ax, "imshow"):
+        raise_value_error("plotting", "`ax` must be the axes of a matplotlib figure, or None", ax)
+    figure.set_dpi(SHARP)
+    ax.imshow(pixels(figure))
+    ax.set_axis_off()
+    return ax.figure

@@ -1,4 +1,4 @@
-"""Checks of weights and tokens before they are drawn."""
+"""Check of weights and tokens before they are drawn."""
 
 from collections.abc import Iterable
 
@@ -26,6 +26,8 @@ def checked(
     """
     expected = f"`{name}` must be an array of shape {axes}, here {sizes}"
     try:
+        if weights is None:  # NumPy would convert it to NaN
+            raise TypeError
         array = np.asarray(keras.ops.convert_to_numpy(weights), "float64")
     except (TypeError, ValueError):
         raise_value_error(where, expected, Description(f"{weights!r:.80}"))

@@ -13,7 +13,7 @@ Text: TypeAlias = str | bytes
 LONGEST_LABEL = 24
 
 # The first font comes with matplotlib. Common systems have some of the others for other scripts.
-_FONTS = (
+_KNOWN_FONTS = (
     "DejaVu Sans",
     *("Noto Sans CJK SC", "Noto Sans CJK JP", "WenQuanYi Micro Hei", "WenQuanYi Zen Hei"),
     *("PingFang SC", "Hiragino Sans", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic"),
@@ -31,14 +31,13 @@ def visible(text: Text) -> str:
     return text.translate(_SIGNS)
 
 
-@functools.cache
 def font_families() -> list[str]:
-    """Return the names of the fonts, of those above, that are installed."""
-    return list(_files())
+    """Return fonts for matplotlib, which draw all characters that `drawable` has seen."""
+    return list(_used)
 
 
 def shorten(text: Text, room: int = LONGEST_LABEL) -> str:
-    """Make a text drawable, and cut it to a width given in letters of average width.
+    """Make a text drawable, and cuts it to a width given in letters of average width.
 
     White space becomes single blanks. Characters that no font has become boxes.
     """
@@ -58,30 +57,56 @@ def width_of(text: str) -> int:
 
 
 def drawable(text: Text) -> str:
-    """Replace characters that none of the fonts has by boxes."""
-    return "".join("□" if _is_missing(sign) else sign for sign in visible(text))
+    """Replace characters that no font has by boxes."""
+    signs, boxed = [], False
+    for sign in visible(text):
+        # Some fonts draw combining marks as part of a letter only, and a box is not a letter.
+        if boxed and _joins(sign):
+            continue
+        invisible = sign.isspace() or unicodedata.category(sign) == "Cf"
+        family = _KNOWN_FONTS[0] if invisible else _family_of(sign)
+        boxed = family is None
+        if family is not None:
+            _used[family] = None
+        signs.append("□" if boxed else sign)
+    return "".join(signs)
 
 
 def _joins(sign):
     return unicodedata.category(sign) in ("Mn", "Me", "Cf")
 
 
-def _is_missing(sign):
-    invisible = sign.isspace() or unicodedata.category(sign) == "Cf"
-    return not invisible and ord(sign) not in _codes()
+# The fonts of all texts, in the order of their first use.
+_used: dict[str, None] = {_KNOWN_FONTS[0]: None}
+
+
+@functools.cache
+def _family_of(sign):
+    """Return the first font that has this character, or None."""
+    return next((name for name, path in _files().items() if ord(sign) in _codes(path)), None)
 
 
 @functools.cache
 def _files():
-    """Return a regular file of each of the fonts that is installed."""
-    fonts = matplotlib_module("font_manager").fontManager.ttflist
-    regular = [x for x in fonts if x.style == "normal" and x.weight in (400, "normal")]
-    files = {x.name: x.fname for x in regular}
-    return {name: files[name] for name in _FONTS if name in files}
+    """Return a file of every font that is installed, the known fonts first."""
+    rank = {name: number for number, name in enumerate(_KNOWN_FONTS)}
+
+    def order(entry):
+        regular = entry.style == "normal" and entry.weight in (400, "normal")
+        return rank.get(entry.name, len(rank)), not regular
+
+    files = {}
+    for entry in sorted(matplotlib_module("font_manager").fontManager.ttflist, key=order):
+        # A last-resort font has a symbol for every character, but none that can be read.
+        if "LastResort" not in entry.name.replace(" ", ""):
+            files.setdefault(entry.name, entry.fname)
+    return files
 
 
 @functools.cache
-def _codes():
-    """Return the characters of the fonts."""
-    get_font = matplotlib_module("font_manager").get_font
-    return frozenset().union(*(get_font(path).get_charmap() for path in _files().values()))
+def _codes(path):
+    """Return the characters of a font."""
+    try:
+        return frozenset(matplotlib_module("font_manager").get_font(path).get_charmap())
+    except (OSError, RuntimeError):  # FreeType cannot read this file
+        return frozenset()

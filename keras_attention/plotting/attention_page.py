@@ -18,7 +18,7 @@ def attention_page(
     target: Iterable[Text],
     title: str = "Attention",
 ) -> WholePage:
-    """Makes a page that shows what a target token read when the reader points at it.
+    """Make a page that shows what a target token read when the reader points at it.
 
     A click pins a token, a second click or Escape releases it, and the arrow keys move to the next
     one. Several maps, such as layers or hops, stand side by side and follow the same token. The

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_attention._spec import check_int
+from keras_attention._spec import check_int, raise_value_error
 from keras_attention._typing import Tensor
-from keras_attention.plotting._figures import new_figure
+from keras_attention.plotting._figures import new_figure, placed
 from keras_attention.plotting._inputs import checked, index_set, string_list
 from keras_attention.plotting._text import Text, font_families, shorten
 from keras_attention.plotting.documents import percent
@@ -31,21 +31,23 @@ def plot_bag(
     most: int = 12,
     marked: Iterable[int] = (),
     title: str | None = None,
+    ax: Any = None,
 ) -> Figure:
     """Draw the instances of a bag with the largest weights.
 
-    The instance with the largest weight comes first. Each stands beside its index in the bag and
+    The instance with the largest weight comes first. Each stands beside its number in the bag and
     its weight. A bar has the full length for the largest weight.
 
     Sizes: T instances.
 
     Args:
         weights: `(T,)`, the weights of one bag without padding.
-        instances: T images, `(T, height, width)` or `(T, height, width, channels)` with 3 or 4
-            channels; or T strings, such as one of each row of a table.
+        instances: T images, `(T, height, width)` or `(T, height, width, channels)`; or T strings,
+            such as one of each row of a table.
         most: the most instances to draw.
         marked: indices of instances to draw in red, or a mask `(T,)` that is True for them.
         title: text above the picture.
+        ax: matplotlib axes to draw into, as a picture; None for a figure of its own.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -67,6 +69,11 @@ def plot_bag(
     images = getattr(instances, "ndim", 1) > 1
     if images:
         instances = np.asarray(instances)
+        if instances.ndim != 3 and not (instances.ndim == 4 and instances.shape[3] in (3, 4)):
+            expected = "`instances` must be images, (instances, height, width) or (instances, "
+            expected += "height, width, 3 or 4 channels), or strings"
+            remedy = "Make a string of each row of a table, or take one channel: images[..., 0]."
+            raise_value_error(where, expected, instances.shape, remedy)
     else:
         instances = string_list(where, "instances", instances, "strings")
     weights = checked(where, "weights", weights, "(instances,)", (len(instances),))
@@ -78,7 +85,7 @@ def plot_bag(
     if title:
         style = {"family": font_families(), "size": 10, "parse_math": False}
         figure.suptitle(shorten(title, 80), **style)
-    return figure
+    return placed(figure, ax)
 
 
 def _draw_images(images, chosen, shares, percents, marked):

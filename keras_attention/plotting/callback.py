@@ -1,6 +1,7 @@
 """Attention maps in TensorBoard."""
 
 import os
+import pathlib
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from keras_attention._typing import Nested
 from keras_attention.plotting._figures import pixels
 from keras_attention.plotting._inputs import string_list
 from keras_attention.plotting._text import Text
+from keras_attention.plotting.attention_page import attention_page
 from keras_attention.plotting.heat_map import plot_attention
 from keras_attention.plotting.weights import attention_weights
 
@@ -21,7 +23,9 @@ __all__ = ["AttentionMapCallback"]
 class AttentionMapCallback(keras.callbacks.Callback):
     """Draw attention maps of some samples after every epoch, as images for TensorBoard.
 
-    If weights have become NaN, the callback warns and draws no maps.
+    The file `attention-N.html` in the folder is the `attention_page` of sample N after the last
+    epoch. It is left out if there is no target, or if the folder is remote. If weights have become
+    NaN, the callback warns and draws no maps.
 
     Sizes: N samples, each with its own number of tokens.
 
@@ -42,7 +46,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
         ImportError: when training begins, if matplotlib or TensorBoard is missing.
 
     Example:
-        >>> import keras, numpy, os, tempfile
+        >>> import keras, numpy, pathlib, tempfile
         >>> from keras_attention import BahdanauAttention
         >>> from keras_attention.plotting import AttentionMapCallback
         >>> query, value = keras.Input((2, 3)), keras.Input((2, 3))
@@ -51,8 +55,8 @@ class AttentionMapCallback(keras.callbacks.Callback):
         >>> x, logs = numpy.ones((1, 2, 3)), tempfile.mkdtemp()
         >>> maps = AttentionMapCallback(logs, [x, x], [["das", "Haus"]], [["the", "house"]])
         >>> history = model.fit([x, x], x, callbacks=[maps], verbose=0)
-        >>> len(os.listdir(logs))
-        1
+        >>> [page.name for page in pathlib.Path(logs).glob("*.html")]
+        ['attention-0.html']
     """
 
     def __init__(
@@ -66,6 +70,8 @@ class AttentionMapCallback(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         where = "AttentionMapCallback"
+        if not isinstance(log_dir, (str, os.PathLike)):
+            raise_value_error(where, "`log_dir` must be a folder", log_dir)
         self.log_dir: str | os.PathLike[str] = log_dir
         self.inputs: Nested = inputs
         self.sources: list[list[Text]] = _token_lists("sources", sources)
@@ -73,8 +79,11 @@ class AttentionMapCallback(keras.callbacks.Callback):
         self.targets: list[list[Text]] | None = targets
         self.layer: str | None = layer
         self.every: int = check_int(where, "every", every)
+        if targets is not None and len(targets) != len(self.sources):
+            expected = f"`targets` must be {len(self.sources)} lists of tokens, one for each source"
+            raise_value_error(where, expected, targets)
 
-    def on_train_begin(self, logs: dict | None = None) -> None:
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         # Draws once before training: otherwise a mistake would show only after the first epoch.
         for one in self._maps():
             plot_attention(*one)
@@ -89,23 +98,33 @@ class AttentionMapCallback(keras.callbacks.Callback):
         self._summary: Any = summary
         self._writer: Any = summary.create_file_writer(str(self.log_dir))
 
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if (epoch + 1) % self.every:
             return
         try:
             with self._writer.as_default(step=epoch):
                 for number, one in enumerate(self._maps()):
                     self._summary.image(f"attention/{number}", pixels(plot_attention(*one))[None])
+                    self._write_page(number, epoch + 1, *one)
         except ValueError as error:
             # The weights may be NaN, and Keras continues to train.
             message = f"AttentionMapCallback: no map after epoch {epoch + 1}: {error}"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
         self._writer.flush()
 
-    def on_train_end(self, logs: dict | None = None) -> None:
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._writer.close()
 
-    def _maps(self) -> Iterator[tuple]:
+    def _write_page(self, number, epoch, weights, source, target):
+        if target is None or "://" in str(self.log_dir):
+            return
+        page = attention_page(weights, source, target, f"Sample {number} after epoch {epoch}")
+        path = pathlib.Path(self.log_dir) / f"attention-{number}.html"
+        written = path.with_suffix(".tmp")
+        written.write_text(page, encoding="utf-8")
+        written.replace(path)
+
+    def _maps(self) -> Iterator[Any]:
         """Yield weights, source and target of every sample, without the padding."""
         where, model = "AttentionMapCallback", self.model
         assert model is not None  # `fit` has set it
@@ -115,10 +134,10 @@ class AttentionMapCallback(keras.callbacks.Callback):
         axes = "(samples, source)" if self.targets is None else "(samples, target, source)"
         if isinstance(weights, (list, tuple)) or weights.ndim != axes.count(",") + 1:
             raise_value_error(where, f"the weights of `{name}` must be of shape {axes}", weights)
+        if len(weights) != len(self.sources):
+            expected = f"`sources` must be {len(weights)} lists of tokens, one for each sample"
+            raise_value_error(where, expected, self.sources)
         targets = [None] * len(weights) if self.targets is None else self.targets
-        if {len(self.sources), len(targets)} != {len(weights)}:
-            expected = f"`sources` and `targets` must be {len(weights)} lists, one for each sample"
-            raise_value_error(where, expected, [self.sources, targets])
         for one, source, target in zip(weights, self.sources, targets, strict=True):
             rows = one if target is None else one[: len(target)]
             yield rows[..., : len(source)], source, target

@@ -19,7 +19,7 @@ less weight, by the square root of their bar. Point at a word or a bar for the e
 def document_page(
     documents: Iterable[Document], title: str = "Documents", note: str = ""
 ) -> WholePage:
-    """Shows documents on a page of HTML, with words and sentences coloured by their weights.
+    """Show documents on a page of HTML, with words and sentences coloured by their weights.
 
     The page needs no other file, runs no scripts, has a light and a dark mode, and fits the screen
     of a phone. All texts are escaped, so documents may come from anywhere.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import unicodedata
+import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from keras_attention.plotting._figures import new_figure
+from keras_attention.plotting._figures import new_figure, placed
+from keras_attention.plotting._lines import Placed, flow_lines, reads_to_left
 from keras_attention.plotting._text import font_families, shorten
 from keras_attention.plotting.documents import Document, Sentence, percent, read_document, verdict
 
@@ -21,22 +23,19 @@ _BAR, _TEXT = 60, 120  # left edges
 _ROOM = _WIDTH - _MARGIN - _TEXT
 _INK, _QUIET, _WRONG, _SENTENCE, _TRACK = "#1a1a1a", "#595959", "#b3261e", "#2f6db5", "#e8ecf1"
 _WORD = (255, 176, 32)
-_LEGEND = (
-    "Bar: the sentence's weight, full for the largest. Colour: the word's weight, full for the "
-    "largest of its sentence, paler in lighter sentences."
-)
 
 
-def plot_document(document: Document) -> Figure:
+def plot_document(document: Document, ax: Any = None) -> Figure:
     """Draw a document with the weights of its words and sentences.
 
     The sentence with the largest weight has a full bar. The word with the largest weight of its
     sentence has the full colour, which is paler in sentences of less weight, by the square root of
-    their bar. A long document shows only the sentences with the largest weights, and of a long
-    sentence the beginning. `document_page` shows everything.
+    their bar. A long document shows only the sentences with the largest weights, and says how many
+    others it leaves out.
 
     Args:
         document: a `Document`.
+        ax: matplotlib axes to draw into, as a picture; None for a figure of its own.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -63,8 +62,8 @@ def plot_document(document: Document) -> Figure:
     # From points to the pixels of the figure, at any resolution.
     points = Affine2D().scale(1 / 72) + figure.dpi_scale_trans
 
-    def width(text):
-        font = FontProperties(family=font_families(), size=10)
+    def width(text, size=10, weight="normal"):
+        font = FontProperties(family=font_families(), size=size, weight=weight)
         return renderer.get_text_width_height_descent(text, font, False)[0] * 72 / _DPI
 
     def write(x, y, text, **options):
@@ -76,72 +75,90 @@ def plot_document(document: Document) -> Figure:
     def fill(x, y, wide, high, color):
         figure.add_artist(Rectangle((x, y), wide, high, color=color, lw=0, transform=points))
 
+    title = _title(document).split()
+    columns = title, [" "] * len(title), [0] * len(title)
+    heading = flow_lines(*columns, _WIDTH - 2 * _MARGIN, partial(width, size=11, weight="bold"))
     rows = _choose_rows(sentences, width)
-    count = sum(len(lines) for _, lines in rows)
-    high = 2 * _MARGIN + _LEADING * (count + (3 if document.note else 2))
+    high = 2 * _MARGIN + _LEADING * (len(heading) + len(rows) + (2 if document.note else 1))
     figure.set_figheight(high / 72)
     y = high - _MARGIN - 11
     color = _WRONG if verdict(document) is False else _INK
-    write(_MARGIN, y, shorten(_title(document), 94), size=11, weight="bold", color=color)
-    y -= 1.5 * _LEADING
-    for sentence, lines in rows:
-        write(_BAR - 6, y, percent(sentence.weight), size=9, color=_QUIET, ha="right")
-        fill(_BAR, y - 1, _TEXT - _BAR - 10, 9, _TRACK)
-        fill(_BAR, y - 1, sentence.share * (_TEXT - _BAR - 10), 9, _SENTENCE)
-        for line in lines:
-            for x, wide, word, strength in line:
+    for line in heading:
+        for x, _, word, _ in line:
+            write(_MARGIN + x, y, word, size=11, weight="bold", color=color)
+        y -= _LEADING
+    y -= _LEADING / 2
+    for weight, share, line in rows:
+        if weight is not None:
+            write(_BAR - 6, y, percent(weight), size=9, color=_QUIET, ha="right")
+            fill(_BAR, y - 1, _TEXT - _BAR - 10, 9, _TRACK)
+            fill(_BAR, y - 1, share * (_TEXT - _BAR - 10), 9, _SENTENCE)
+        for x, wide, _, strength in line:
+            if strength:
                 fill(_TEXT + x, y - 4, wide, _LEADING - 1.5, _blend(strength))
-                write(_TEXT + x, y, word)
-            y -= _LEADING
-    write(_MARGIN, y - _LEADING / 4, _LEGEND, size=8, color=_QUIET)
+        for x, _, word, strength in line:
+            write(_TEXT + x, y, word, color=_QUIET if strength is None else _INK)
+        y -= _LEADING
+    legend = (
+        "Bar: the sentence's weight, full for the largest. Colour: the word's weight, full for "
+        "the largest of its sentence, paler in lighter sentences."
+    )
+    write(_MARGIN, y - _LEADING / 4, legend, size=8, color=_QUIET)
     if document.note:
         write(_MARGIN, y - _LEADING, shorten(document.note, 130), size=8, color=_QUIET)
-    return figure
+    return placed(figure, ax)
 
 
 def _title(document):
-    parts = [shorten(document.name, 30)] if document.name else []
+    # The end of a path says more than its beginning.
+    name = document.name if len(document.name) <= 60 else "…" + document.name[-59:]
+    parts = []
     if document.predicted is not None:
         share = "" if document.probability is None else f" ({percent(document.probability)})"
-        parts.append(f"predicted {shorten(document.predicted, 12)}{share}")
+        parts.append(f"predicted {shorten(document.predicted, 30)}{share}")
     if document.expected is not None:
-        mark = {True: " ✓", False: " ✗", None: ""}[verdict(document)]
-        parts.append(f"true class {shorten(document.expected, 12)}{mark}")
-    return ", ".join(parts)
+        right = {True: " ✓ right", False: " ✗ wrong", None: ""}[verdict(document)]
+        parts.append(f"true class {shorten(document.expected, 30)}{right}")
+    elif parts:
+        parts.append("true class unknown")
+    return ": ".join(part for part in (name, ", ".join(parts)) if part)
 
 
 def _blend(strength):
-    """Blend the colour behind a word with white."""
+    """Return the colour behind a word, blended with white."""
     return tuple(1 - strength * (1 - part / 255) for part in _WORD)
 
 
-def _choose_rows(sentences: list[Sentence], width: Callable[[str], float]) -> list:
-    """Choose the sentences of largest weight that fit, with their lines, in the order of the text.
+def _choose_rows(
+    sentences: list[Sentence], width: Callable[[str], float]
+) -> list[tuple[Any, Any, list[Placed]]]:
+    """Choose the heaviest sentences and break them into lines `(weight, share, line)`, in order.
 
-    Each line is a list of `(x, width, word, strength)`.
+    Only the first line of a sentence has its weight. Lines that say what is left out, and the line
+    of a document without words, have no weight and a single word of strength None.
     """
-    rows, room = {}, _LINES
-    for n in sorted(range(len(sentences)), key=lambda n: -sentences[n].weight):
-        lines = _break_lines(sentences[n], width)[: _LINES - 1]
-        room -= len(lines)
-        if room < 0:
+
+    def note(text):
+        return None, None, [(0, width(text), text, None)]
+
+    def left_out(count):
+        return note(f"… {count} {'sentences' if count > 1 else 'sentence'} of smaller weight")
+
+    blocks, rest = [], note("… the rest of the sentence")
+    for sentence in sentences:
+        to_left = bool(reads_to_left("".join(sentence.words)))
+        columns = sentence.words, sentence.gaps, sentence.strengths
+        first, *others = flow_lines(*columns, _ROOM, width, to_left)
+        block = [(sentence.weight, sentence.share, first), *((None, None, x) for x in others)]
+        blocks.append(block if len(block) <= _LINES else [*block[: _LINES - 1], rest])
+    order = sorted(range(len(blocks)), key=lambda n: -sentences[n].weight)
+    best: list = [note("(no words)")]
+    for count in range(1, len(order) + 1):
+        chosen, rows = set(order[:count]), []
+        for drawn, numbers in itertools.groupby(range(len(blocks)), chosen.__contains__):
+            numbers = [*numbers]
+            rows += [x for n in numbers for x in blocks[n]] if drawn else [left_out(len(numbers))]
+        if count > 1 and len(rows) > _LINES + 2:
             break
-        rows[n] = sentences[n], lines
-    return [rows[n] for n in sorted(rows)]
-
-
-def _break_lines(sentence, width):
-    lines, x, space = [[]], 0, width("n n") - width("nn")
-    for word, gap, strength in zip(sentence.words, sentence.gaps, sentence.strengths, strict=True):
-        word = shorten(word)
-        wide = width(word)
-        x += space if gap and lines[-1] else 0
-        if x + wide > _ROOM:
-            lines.append([])
-            x = 0
-        lines[-1].append((x, wide, word, strength))
-        x += wide
-    letters = (unicodedata.bidirectional(sign) for sign in "".join(sentence.words))
-    if next((kind for kind in letters if kind in ("L", "R", "AL")), "L") != "L":
-        lines = [[(_ROOM - x - wide, wide, *rest) for x, wide, *rest in line] for line in lines]
-    return lines
+        best = rows
+    return best

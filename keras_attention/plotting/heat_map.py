@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_attention._spec import check_int, check_number
 from keras_attention._typing import Tensor
-from keras_attention.plotting._figures import new_figure
+from keras_attention.plotting._figures import new_figure, placed
 from keras_attention.plotting._inputs import checked, index_set, string_list
-from keras_attention.plotting._text import Text, font_families, shorten, width_of
+from keras_attention.plotting._text import Text, drawable, font_families, shorten, width_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,6 +30,7 @@ def plot_attention(
     largest: float | None = None,
     marked: Iterable[int] = (),
     per_line: int = 90,
+    ax: Any = None,
 ) -> Figure:
     """Draw which source tokens each target token attended to, as a heat map.
 
@@ -41,12 +43,13 @@ def plot_attention(
         weights: `(Tq, Tk)`, the weights of one sample, or `(Tk,)` if there is no target.
         source: Tk strings, the columns.
         target: Tq strings, the rows; None if there is no target.
-        title: text above the map, cut to its width.
+        title: text above the map.
         largest: the weight with the darkest colour, to compare several maps; None for the largest
             weight of this map.
         marked: indices of the source tokens to draw bold and red, such as an answer, or a mask.
         per_line: the most source tokens side by side; the map of a longer source has several
             lines.
+        ax: matplotlib axes to draw into, as a picture; None for a figure of its own.
 
     Returns:
         A `matplotlib.figure.Figure`, whose size grows with the number of tokens.
@@ -89,13 +92,13 @@ def plot_attention(
     beside = letter * max(map(width_of, rows), default=0) + 0.5
     above = letter * (2 if upright else max(map(width_of, columns), default=0)) + 0.35
     width = max(beside + cell * per_line + 1.0, 3.2)
-    height = len(starts) * (above + cell * row_count) + (0.5 if title else 0.3)
+    heading = textwrap.wrap(drawable(title or ""), max(20, int(width * 72 / 6.5)))
+    height = len(starts) * (above + cell * row_count) + 0.2 * len(heading) + 0.3
     figure = new_figure((width, max(height, 1.6)), dpi=120, layout="compressed")
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
     panels = figure.subplots(len(starts), squeeze=False)[:, 0]
     top = largest or max(weights.max(initial=0), 1e-30)
-    fonts = font_families()
-    image = None
+    fonts, image = font_families(), None
     for axes, first in zip(panels, starts, strict=True):
         shown = cells[:, first : first + per_line]
         labels = columns[first : first + per_line]
@@ -105,14 +108,18 @@ def plot_attention(
         axes.set_yticks(range(len(rows)), rows, **style)
         axes.xaxis.tick_top()
         axes.spines[:].set_visible(False)
-        axes.tick_params(length=0)
+        axes.set_xticks(np.arange(len(labels) + 1) - 0.5, minor=True)
+        axes.set_yticks(np.arange(len(rows) + 1) - 0.5, minor=True)
+        axes.grid(which="minor", color="#e4e4e4", linewidth=0.4)
+        axes.tick_params(which="both", length=0)
         for index, label in enumerate(axes.get_xticklabels(), first):
             if index in marked:
                 label.set(color="#b3261e", fontweight="bold")
-    if title:
-        heading = shorten(title, max(20, int(width * 72 / 6.5)))
-        figure.suptitle(heading, family=fonts, size=10, parse_math=False)
+    if heading:
+        figure.suptitle("\n".join(heading), family=fonts, size=10, parse_math=False)
     bar = figure.colorbar(image, ax=list(panels), shrink=0.9, aspect=max(8, height / 0.15))
     bar.set_label("weight", size=8)
     bar.ax.tick_params(labelsize=7)
-    return figure
+    bar.set_ticks(np.linspace(0, top, 2 if height < 2.5 else 5))
+    bar.ax.yaxis.set_major_formatter("{x:.2g}")
+    return placed(figure, ax)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from keras_attention._spec import raise_value_error
 from keras_attention._typing import Tensor
-from keras_attention.plotting._figures import new_figure
+from keras_attention.plotting._figures import new_figure, placed
 from keras_attention.plotting._inputs import checked, index_set, string_list
 from keras_attention.plotting._text import Text, font_families, shorten, visible
 
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Hops", "plot_hops"]
 
-MOST_MEMORIES = 12  # If there are more, those with the largest weights are drawn.
-GREEN, RED, INK = "#1b6e3c", "#b3261e", "#1a1a1a"
+# The most memories to draw. If there are more, those with the largest weights are drawn.
+MOST_SENTENCES = 12
+SENTENCE_ROOM = 64
+# The left edge and the width of the weights, in widths of a letter.
+LEFT, CELL = 46, 6
+BLUE = (0.11, 0.33, 0.64)  # of a weight of one
 
 
 class Hops(NamedTuple):
@@ -39,8 +43,8 @@ class Hops(NamedTuple):
         >>> story = ["Mary took the milk.", "John sat down.", "Mary went out."]
         >>> weights = [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]]
         >>> sample = Hops(story, weights, "Where is the milk?", "garden", expected="out")
-        >>> plot_hops(sample).axes[0].get_xlabel()
-        'garden (right: out)'
+        >>> [text.get_text() for text in plot_hops(sample).axes[0].texts][:2]
+        ['garden (right: out)', 'Where is the milk?']
     """
 
     memories: Sequence[Text]
@@ -51,13 +55,14 @@ class Hops(NamedTuple):
     facts: Collection[int] = ()
 
 
-def plot_hops(*samples: Hops) -> Figure:
+def plot_hops(*samples: Hops, ax: Any = None) -> Figure:
     """Draw the memories of every sample, with the weight that each hop gave them.
 
     Long memories are cut. If there are many, only those with the largest weights are drawn.
 
     Args:
         samples: `Hops`, drawn in two columns.
+        ax: matplotlib axes to draw into, as a picture; None for a figure of its own.
 
     Returns:
         A `matplotlib.figure.Figure`.
@@ -72,50 +77,98 @@ def plot_hops(*samples: Hops) -> Figure:
         >>> story = ["Mary took the milk.", "John sat down.", "Mary went out."]
         >>> weights = [[0.8, 0.1, 0.1], [0.1, 0.1, 0.8]]
         >>> figure = plot_hops(Hops(story, weights, "Where is the milk?", "out", facts=(0, 2)))
-        >>> [label.get_text() for label in figure.axes[0].get_xticklabels()]
-        ['hop 1', 'hop 2']
+        >>> [text.get_text() for text in figure.axes[0].texts][1:4]
+        ['Where is the milk?', 'hop 1', 'hop 2']
     """
     if not samples or not all(isinstance(sample, Hops) for sample in samples):
         expected = "expected one or more `Hops(memories, weights, ...)`"
-        raise_value_error("plot_hops", expected, samples, "Write plot_hops(*samples) for a list.")
-    where, columns = "plot_hops", min(2, len(samples))
-    rows = -(-len(samples) // columns)
-    heights = [min(len(sample.memories), MOST_MEMORIES) for sample in samples]
-    size = 8 * columns, sum(0.27 * (x + 4) for x in heights[::columns])
-    figure = new_figure(size, dpi=120, layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes in grid[len(samples) :]:
-        axes.axis("off")
-    for axes, sample in zip(grid, samples, strict=False):
-        memories = string_list(where, "memories", sample.memories, "strings")
-        count, allowed = len(memories), {"padded": True, "negative": True}
-        weights = checked(
-            where, "weights", sample.weights, "(hops, memories)", (None, count), **allowed
+        raise_value_error(
+            "plot_hops", expected, samples, "Write plot_hops(*samples) for a list of them."
         )
-        facts = index_set(where, "facts", sample.facts, count, "memories")
-        chosen = sorted(np.argsort(-weights.max(axis=0), kind="stable")[:MOST_MEMORIES])
-        _draw(axes, sample, [memories[n] for n in chosen], weights[:, chosen])
-        for label, n in zip(axes.get_yticklabels(), chosen, strict=True):
-            label.set_fontweight("bold" if n in facts else "normal")
-    return figure
+    entries = [_checked(sample) for sample in samples]
+    rows = [_most_read(sample) for sample in entries]
+    columns = min(2, len(entries))
+    # Every sample has a title, a line for the numbers of the hops, and its memories.
+    pairs = [rows[n : n + columns] for n in range(0, len(rows), columns)]
+    heights = [max(map(len, pair)) + 3.5 for pair in pairs]
+    hops = max(3, *(len(sample.weights) for sample in entries))
+    wide = 0.1 * (LEFT + CELL * hops + 2)
+    figure = new_figure((wide * columns, 0.27 * sum(heights)), dpi=120)
+    edges = {"left": 0, "right": 1, "top": 1, "bottom": 0, "hspace": 0, "wspace": 0.06}
+    options = {"height_ratios": heights, "gridspec_kw": edges, "squeeze": False}
+    grid = figure.subplots(len(heights), columns, **options).ravel()
+    for axes in grid:
+        axes.axis("off")
+    for number, sample in enumerate(entries):
+        _draw_hops(grid[number], sample, rows[number], heights[number // columns])
+    return placed(figure, ax)
 
 
-def _draw(axes, sample, memories, weights):
-    answer = visible(sample.answer)
-    expected = None if sample.expected is None else visible(sample.expected)
-    wrong = expected not in (None, answer)
-    color = INK if expected is None else RED if wrong else GREEN
-    # A dollar sign does not begin a formula.
-    style = {"family": font_families(), "size": 8.5, "parse_math": False}
-    axes.set_title(shorten(sample.question, 60), loc="left", **style)
-    verdict = f"{answer} (right: {expected})" if wrong else answer
-    axes.set_xlabel(shorten(verdict, 60), color=color, **style)
-    if memories:  # matplotlib warns of an image without pixels
-        axes.imshow(weights.T, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    axes.set_xticks(range(len(weights)), [f"hop {n + 1}" for n in range(len(weights))], size=7.5)
-    axes.set_yticks(range(len(memories)), [shorten(x, 56) for x in memories], **style)
-    axes.tick_params(length=0)
-    for (hop, n), weight in np.ndenumerate(weights):
-        if abs(weight) >= 0.005:
-            ink = "white" if weight > 0.5 else "black"
-            axes.text(hop, n, f"{weight:.2f}", size=7, ha="center", va="center", color=ink)
+def _checked(sample):
+    where, memories = "plot_hops", string_list("plot_hops", "memories", sample.memories, "strings")
+    sizes, allowed = (None, len(memories)), {"padded": True, "negative": True}
+    return sample._replace(
+        memories=memories,
+        weights=checked(where, "weights", sample.weights, "(hops, memories)", sizes, **allowed),
+        answer=visible(sample.answer),
+        expected=None if sample.expected is None else visible(sample.expected),
+        facts=index_set(where, "facts", sample.facts, len(memories), "memories"),
+    )
+
+
+def _most_read(sample):
+    """Return the indices of the memories to draw, in order; None stands for those left out."""
+    most = np.argsort(-sample.weights.max(axis=0), kind="stable")[:MOST_SENTENCES]
+    rows = []
+    for number in range(len(sample.memories)):
+        if number in most:
+            rows.append(number)
+        elif rows[-1:] != [None]:
+            rows.append(None)
+    return rows
+
+
+def _draw_hops(axes, sample, rows, height):
+    end = LEFT + CELL * len(sample.weights)
+    axes.set_xlim(-1, end + 1)
+    axes.set_ylim(height, 0)
+
+    def write(x, y, text, **options):
+        # A dollar sign does not begin a formula.
+        options = {"size": 8.5, "va": "center", **options}
+        return axes.text(x, y, text, family=font_families(), parse_math=False, **options)
+
+    def write_before(end, x, y, text, begin="", **options):
+        """Write as much of the text as fits before `end`."""
+        for room in range(SENTENCE_ROOM, 0, -4):
+            written = write(x, y, begin + shorten(text, room), **options)
+            if axes.transData.inverted().transform(written.get_window_extent())[1, 0] <= end:
+                return
+            written.remove()
+
+    right = sample.expected is None or sample.answer == sample.expected
+    verdict = sample.answer if right else f"{sample.answer} (right: {sample.expected})"
+    verdict = shorten(verdict, 30)
+    colour = "#1a1a1a" if sample.expected is None else "#1b6e3c" if right else "#b3261e"
+    answer = write(end, 0.9, verdict, weight="bold", size=9, color=colour, ha="right")
+    begin = axes.transData.inverted().transform(answer.get_window_extent())[0, 0]
+    write_before(begin - 1, 0, 0.9, sample.question, weight="bold", size=9)
+    for hop in range(len(sample.weights)):
+        write(LEFT + CELL * (hop + 0.5), 1.9, f"hop {hop + 1}", size=7.5, ha="center")
+    for line, number in enumerate(rows):
+        y = 2.5 + line
+        if number is None:
+            write(0, y + 0.5, "…", color="#666666")
+            continue
+        fact = number in sample.facts
+        style = {"begin": "• ", "weight": "bold"} if fact else {"begin": "   "}
+        write_before(LEFT - 0.5, 0, y + 0.5, sample.memories[number], **style)
+        # This line leads the eye from a memory to its weights.
+        axes.plot([0, LEFT], [y + 1, y + 1], color="#eeeeee", linewidth=0.5)
+        for hop, weight in enumerate(sample.weights[:, number]):
+            x, depth = LEFT + CELL * hop, min(max(weight, 0.0), 1.0)
+            xs, ys = [x, x + CELL, x + CELL, x], [y, y, y + 1, y + 1]
+            axes.fill(xs, ys, facecolor=(*BLUE, depth), edgecolor="#cccccc", linewidth=0.5)
+            if abs(weight) >= 0.005:
+                ink = "white" if depth > 0.5 else "black"
+                write(x + CELL / 2, y + 0.5, f"{weight:.2f}", size=7, ha="center", color=ink)

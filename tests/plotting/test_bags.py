@@ -68,6 +68,8 @@ def test_weights_of_zero():
         (([[0.5]], ["a"]), ("`weights`", "Pass one sample")),
         (([-0.5], ["a"]), ("`weights` must be finite and not negative",)),
         (([1.0], "a"), ("`instances` must be a list of strings", "Split the string.")),
+        (([1.0], np.zeros((1, 5))), ("`instances` must be images", "(1, 5)", "Make a string")),
+        (([1.0], np.zeros((1, 5, 5, 1))), ("(1, 5, 5, 1)", "images[..., 0]")),
     ],
 )
 def test_mistakes(arguments, fragments):

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_attention.plotting import (
     AttentionMapCallback,
+    attention_page,
     attention_weights,
     plot_attention,
 )
@@ -42,6 +43,12 @@ def test_maps_in_tensorboard(tmp_path):
     found = events(tmp_path)
     assert set(found) == {(f"attention/{n}", step) for n in (0, 1) for step in (1, 3)}
     weights = attention_weights(model, inputs)["attention"][0, :, :2]
+    page = attention_page(weights, ["das", "Haus"], ["the", "house"], "Sample 0 after epoch 4")
+    assert (tmp_path / "attention-0.html").read_text("utf-8") == page
+    assert sorted(path.name for path in tmp_path.glob("*.*ml*")) == [
+        "attention-0.html",
+        "attention-1.html",
+    ]
     figure = plot_attention(weights, ["das", "Haus"], ["the", "house"])
     figure.savefig(tmp_path / "map.png")
     expected = matplotlib.image.imread(tmp_path / "map.png") * 255
@@ -64,7 +71,7 @@ def test_a_diverging_training_continues(tmp_path):
         ({"layer": 0}, "`layer` must be one of 'attention'; received 0"),
         (
             {"sources": [["a"]], "targets": [["b"]]},
-            "`sources` and `targets` must be 2 lists",
+            "`sources` must be 2 lists of tokens",
         ),
         ({"sources": [list("abcd")] * 2}, r"here \(2, 4\); received \(2, 3\)"),
         ({"targets": None}, r"of shape \(samples, source\); received float32 of shape \(2, 2, 3\)"),
@@ -84,5 +91,9 @@ def test_maps_that_cannot_be_drawn_stop_before_training(options, message, tmp_pa
 
 
 def test_bad_arguments_of_the_callback(tmp_path):
+    with pytest.raises(ValueError, match="`targets` must be 1 lists of tokens"):
+        AttentionMapCallback(tmp_path, [], [["a"]], [["b"], ["c"]])
     with pytest.raises(ValueError, match="positive integer, at most 1048576; received 0"):
         AttentionMapCallback(tmp_path, [], [["a"]], every=0)
+    with pytest.raises(ValueError, match="`log_dir` must be a folder; received None"):
+        AttentionMapCallback(None, [], [["a"]])

@@ -8,6 +8,7 @@ import pytest
 
 from keras_attention.plotting import Document, document_page, plot_document
 from keras_attention.plotting import document_picture as picture
+from keras_attention.plotting._lines import flow_lines
 from keras_attention.plotting.documents import percent, read_document
 
 HOSTILE = (
@@ -100,12 +101,12 @@ def test_a_document_of_no_known_class():
     page = document_page([document], "Title")
     assert "predicted" not in page
     assert "class" not in re.sub(r'class="\w+"|<style>.*</style>', "", page, flags=re.DOTALL)
-    texts = [text.get_text() for text in plot_document(document).texts]
-    assert texts[1:4] == ["100.0%", "a", "b"]
+    texts = [text.get_text() for text in plot_document(document).figure.texts]
+    assert texts[:3] == ["100.0%", "a", "b"]
     of_class = document._replace(name="x", expected="spam")
     assert "<p>true class <bdi>spam</bdi></p>" in document_page([of_class], "Title")
-    assert picture._title(of_class) == "x, true class spam"
-    assert picture._title(document._replace(predicted="a")) == "predicted a"
+    assert picture._title(of_class) == "x: true class spam"
+    assert picture._title(document._replace(predicted="a")) == "predicted a, true class unknown"
 
 
 def test_a_note_stands_below_the_title():
@@ -165,7 +166,8 @@ def test_classes_in_bytes_and_long_ones():
     assert "✓ right" in document_page([document], "")
     assert "predicted <strong><bdi>pos</bdi>" in document_page([document], "")
     long = document._replace(predicted="W " * 99, expected="北" * 99)
-    assert "✗" in plot_document(long).texts[0].get_text()
+    texts = [text.get_text() for text in plot_document(long).figure.texts]
+    assert {"✗", "wrong"} <= set(texts)
     assert "&lt;0.1%" in document_page([document._replace(probability=1e-9)], "")
 
 
@@ -223,6 +225,7 @@ def count(image, color):
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name[:8].encode("ascii", "replace"))
 def test_a_picture_of_any_document(tmp_path, document):
     image = pixels(plot_document(document), tmp_path)
+    # A heading of two lines, fourteen of text, one of legend.
     assert image.shape[0] < 20 * picture._LEADING * picture._DPI / 72
     edge = np.concatenate([image[:, :10].reshape(-1, 3), image[:, -10:].reshape(-1, 3)])
     assert (edge == 255).all(), "text runs over the edge"
@@ -264,31 +267,23 @@ def width(text):
 def test_the_heaviest_sentences_are_drawn_in_their_order():
     sentences = read_document(DOCUMENTS[-1])[1]
     rows = picture._choose_rows(sentences, width)
-    assert 9 < sum(len(lines) for _, lines in rows) <= picture._LINES
-    drawn = [sentence.weight for sentence, _ in rows]
+    assert 10 < len(rows) <= picture._LINES + 2
+    drawn = [weight for weight, *_ in rows if weight is not None]
     assert sorted(drawn) == sorted(s.weight for s in sentences)[-len(drawn) :]
     assert drawn == [s.weight for s in sentences if s.weight in drawn]
-    # A short document is shown whole, and of a very long sentence the beginning.
-    assert len(picture._choose_rows(read_document(REVIEW)[1], width)) == len(REVIEW.words)
+    # A line says how many sentences are left out at a place.
+    weights = [s.weight if s.weight in drawn else None for s in sentences]
+    assert [weight for weight, *_ in rows] == [weight for weight, _ in itertools.groupby(weights)]
+    left_out = [line[0][2] for weight, _, line in rows if weight is None]
+    counts = [len([*same]) for weight, same in itertools.groupby(weights) if weight is None]
+    words = ["sentences" if n > 1 else "sentence" for n in counts]
+    assert left_out == [f"… {n} {x} of smaller weight" for n, x in zip(counts, words, strict=True)]
+    # A short document is shown whole. A very long sentence ends with a note that it continues.
+    assert len(picture._choose_rows(read_document(REVIEW)[1], width)) < 10
     long = read_document(Document([["ab"] * 999], [[1 / 999] * 999], [1.0]))[1]
-    ((_, lines),) = picture._choose_rows(long, width)
-    assert len(lines) == picture._LINES - 1
-
-
-@pytest.mark.parametrize("to_left", [False, True])
-def test_words_are_broken_into_lines(to_left):
-    words = [["שלום" if to_left else "word", ","][n % 2] for n in range(80)]
-    gaps = [[" ", ""][n % 2] for n in range(80)]
-    weights = [[1 / 80] * 80]
-    (sentence,) = read_document(Document([words], weights, [1.0], gaps=[gaps]))[1]
-    lines = picture._break_lines(sentence, width)
-    assert [word for line in lines for _, _, word, _ in line] == words
-    assert len(lines) > 2
-    for line in lines:
-        edges = [(x, x + wide) for x, wide, *_ in line]
-        edges = edges[::-1] if to_left else edges
-        assert all(0 <= x < end <= picture._ROOM for x, end in edges)
-        assert all(end <= x for (_, end), (x, _) in itertools.pairwise(edges))
+    rows = picture._choose_rows(long, width)
+    assert len(rows) == picture._LINES
+    assert rows[-1][-1][0][2] == "… the rest of the sentence"
 
 
 def test_a_note_stands_below_a_document():
@@ -298,6 +293,38 @@ def test_a_note_stands_below_a_document():
     assert texts[-1] == "no <idea> of x"
     assert len(plot_document(REVIEW).texts) == len(texts) - 1
     assert ">no &lt;idea&gt; of x</p>\n</article>" in document_page([noted])
+
+
+def flow(line, room, to_left=False):
+    words, gaps = zip(*((w, g) for g, w in re.findall(r"(\s*)(\w+|[^\w\s])", line)), strict=True)
+    lines = flow_lines(words, gaps, [0.5] * len(words), room, width, to_left)
+    assert all(0 <= x <= room - wide for line in lines for x, wide, *_ in line)
+    for placed in lines:
+        for (x, wide, *_), (after, *_) in itertools.pairwise(placed):
+            assert x + wide <= after
+    return [[word for *_, word, _ in line] for line in lines]
+
+
+def test_lines_of_words():
+    # Six points a letter and a space; a sign goes with its word.
+    assert flow("one two, three", 8 * 6) == [["one", "two", ","], ["three"]]
+    assert flow("one two, three", 7 * 6) == [["one"], ["two", ","], ["three"]]
+    assert flow("abcdefgh i", 5 * 6) == [["abcd"], ["efgh"], ["i"]]
+    assert flow("......... i", 5 * 6) == [["."] * 5, ["."] * 4, ["i"]]
+    assert flow_lines([], [], [], 100, width) == []
+
+
+def test_words_of_both_directions_are_drawn_in_the_order_of_reading():
+    one, two, three = "אחת", "שתיים", "שלוש"
+    assert flow(f"{one} {two}, {three}.", 999, True) == [[".", three, ",", two, one]]
+    assert flow(f"{one} New York 2 {two}", 999, True) == [[two, "New", "York", "2", one]]
+    assert flow(f"{one} 5.20 {two}", 999, True) == [[two, "5", ".", "20", one]]
+    assert flow(f"see {one} 7 {two}, and {three}.", 999) == [
+        ["see", two, "7", one, ",", "and", three, "."]
+    ]
+    assert flow(f"see {one} {two}.", 999) == [["see", two, one, "."]]
+    assert flow(f"{one} New York", 999, True) == [["New", "York", one]]
+    assert flow(f"see {one}, ok", 999) == [["see", one, ",", "ok"]]
 
 
 # --- in a browser --------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_attention.plotting import plot_attention
+from keras_attention.plotting import Document, Hops, plot_attention, plot_document, plot_hops
+from tests.helpers import assert_refused
 from tests.plotting.figures import (
     ODD,
     assert_labels_are_apart,
@@ -65,8 +66,8 @@ def test_options_that_make_no_sense(options, message):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (weights_of(3, 2), r"\(2, 3\); received \(3, 2\)\. Pass one sample"),
-        (weights_of(5, 7), "Pass one sample, and cut padding off"),
+        (weights_of(3, 2), r"\(2, 3\); received \(3, 2\)\."),
+        (weights_of(5, 7), "cut padding off"),
         (weights_of(1, 2, 3), "Pass one sample"),
         ([[np.nan, 0, 0], [0, 0, 0]], "finite and not negative"),
         ([[-0.5, 0, 0], [0, 0, 0]], "finite and not negative; received values from -0.5 to 0"),
@@ -88,5 +89,24 @@ def test_marks_outside():
         plot_attention(weights_of(3), ["a", "b", "c"], marked=[3])
 
 
-def test_a_notebook_displays_a_figure():
-    assert plot_attention([[0.9, 0.1]], ["a", "b"], ["c"])._repr_png_().startswith(b"\x89PNG")
+@pytest.mark.parametrize("name", ["plot_attention", "plot_document", "plot_hops"])
+def test_pictures_inside_axes_and_in_notebooks(name):
+    from matplotlib.figure import Figure
+
+    weights = [[0.9, 0.1], [0.2, 0.8]]
+    letter = Document([["a", "b"]], [weights[0]], [1])
+    draw = {
+        "plot_attention": lambda **ax: plot_attention(weights, ["a", "b"], ["c", "d"], **ax),
+        "plot_document": lambda **ax: plot_document(letter, **ax),
+        "plot_hops": lambda **ax: plot_hops(Hops(["a", "b"], weights, "c", "d"), **ax),
+    }[name]
+    alone = draw()
+    assert alone._repr_png_().startswith(b"\x89PNG")
+    figure = Figure()
+    ax = figure.subplots(1, 2)[1]
+    assert draw(ax=ax) is figure
+    (picture,) = ax.images
+    assert np.asarray(picture.get_array()).std() > 10  # something is drawn
+    ratio = np.divide(*picture.get_array().shape[:2])
+    assert ratio == pytest.approx(alone.get_figheight() / alone.get_figwidth(), rel=0.02)
+    assert_refused(lambda: draw(ax=3), "`ax` must be the axes of a matplotlib figure")

@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 
 from keras_attention.plotting import Hops, plot_hops
-from keras_attention.plotting.hops import GREEN, MOST_MEMORIES, RED
-from tests.plotting.figures import ODD, assert_nothing_is_cut_off, drawn_boxes
+from keras_attention.plotting.hops import MOST_SENTENCES, _most_read
+from tests.plotting.figures import (
+    ODD,
+    assert_labels_are_apart,
+    assert_nothing_is_cut_off,
+    drawn_boxes,
+)
 
 
 def hops(count, top=(), **changes):
@@ -15,21 +20,20 @@ def hops(count, top=(), **changes):
     return Hops([f"Sentence {n}." for n in range(count)], weights, "What?", "a")._replace(**changes)
 
 
-def memories_of(axes):
-    return [int(x.get_text()[9:-1]) for x in axes.get_yticklabels()]
-
-
-def test_a_long_story_shows_the_memories_of_largest_weight():
-    short, none, long = plot_hops(hops(3), hops(0), hops(40, top=[39, 20])).axes[:3]
-    assert memories_of(short) == [0, 1, 2]
-    assert memories_of(none) == []
-    assert memories_of(long) == [*range(MOST_MEMORIES - 2), 20, 39]
+def test_a_long_story_shows_the_sentences_read_most():
+    assert _most_read(hops(3)) == [0, 1, 2]
+    assert _most_read(hops(0)) == []
+    # Gaps are marked.
+    assert _most_read(hops(40, top=[39, 20])) == [*range(10), None, 20, None, 39]
+    assert _most_read(hops(40)) == [*range(MOST_SENTENCES), None]
 
 
 def test_many_hops():
     figure = plot_hops(hops(3, weights=np.full((20, 3), 0.5)), hops(3))
     assert_nothing_is_cut_off(figure)
-    assert len(figure.axes[0].get_xticklabels()) == 20
+    headers = [x for x in figure.axes[0].texts if x.get_text().startswith("hop ")]
+    assert len(headers) == 20
+    assert_labels_are_apart(headers, "x")
 
 
 def test_hops_of_any_text():
@@ -41,20 +45,31 @@ def test_hops_of_any_text():
     ]
     figure = plot_hops(*samples)
     assert_nothing_is_cut_off(figure)
-    labels = figure.axes[0].get_yticklabels()
-    assert [x.get_fontweight() for x in labels] == ["normal", "bold", "normal"]
     texts = [text for text, _ in drawn_boxes(figure)]
-    assert {"Sentence 1.", "0.40", "-1.00"} <= set(texts)
+    assert "• Sentence 1." in texts
+    assert "0.40" in texts
+    assert "-1.00" in texts
 
 
 def test_answers_in_bytes():
-    right, wrong = Hops(["a"], [[1.0]], b"q?", b"park", expected="park"), hops(1, expected="b")
-    first, second = plot_hops(right, wrong).axes
-    assert first.get_title(loc="left") == "q?"
-    assert first.get_xlabel() == "park"
-    assert first.xaxis.label.get_color() == GREEN
-    assert second.get_xlabel() == "a (right: b)"
-    assert second.xaxis.label.get_color() == RED
+    (axes,) = plot_hops(Hops(["a"], [[1.0]], b"q?", b"park", expected="park")).axes
+    assert [x.get_text() for x in axes.texts[:2]] == ["park", "q?"]
+    assert axes.texts[0].get_color() == "#1b6e3c"
+
+
+def test_long_memories_end_before_the_weights():
+    letters = ["W" * 99, "i" * 99, "北" * 99, "word " * 40]
+    figure = plot_hops(hops(4, memories=letters, facts=(0, 2), question="W" * 99, answer="W" * 20))
+    figure.canvas.draw()
+    (axes,) = figure.axes
+    cells = min(patch.get_window_extent().x0 for patch in axes.patches)
+    answer, question, *texts = axes.texts
+    assert question.get_window_extent().x1 < answer.get_window_extent().x0
+    ends = [x.get_window_extent().x1 for x in texts if "…" in x.get_text()]
+    assert len(ends) == 4
+    assert max(ends) < cells
+    # Two of the four texts use most of the room.
+    assert sorted(ends)[1] > 0.7 * cells
 
 
 def test_hops_that_do_not_fit():

@@ -51,7 +51,7 @@ MISTAKES = {
     ),
     "no weights": (
         lambda: plot_attention(None, SOURCE, TARGET),
-        r"`weights` must be an array of shape .*; received \(\)",
+        "`weights` must be an array of shape .*; received None",
     ),
     "rows of several lengths": (
         lambda: plot_attention([[1.0], [0.5, 0.5]], SOURCE, TARGET),

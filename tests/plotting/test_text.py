@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_attention.plotting import Hops, plot_attention, plot_hops
+from keras_attention.plotting import Hops, _text, plot_attention, plot_hops
 from keras_attention.plotting._text import drawable, shorten
 
 
@@ -29,6 +29,20 @@ def test_signs_that_cannot_be_drawn():
     assert control in "␀□"
     assert half in "\ufffd□"
     assert drawable(b"caf\xc3\xa9") == "café"
+    # A mark on a sign that no font has goes with it.
+    assert drawable("\U00014400\u0301e\u0301") == "□e\u0301"
+
+
+def test_a_mark_that_no_font_has_is_a_box(monkeypatch):
+    """On a letter that a font has: matplotlib would warn, and draw a circle."""
+    monkeypatch.setattr(
+        _text, "_family_of", lambda sign: None if sign == "\u3099" else "DejaVu Sans"
+    )
+    assert drawable("◌\u3099") == "◌□"
+    assert drawable("e\u3099\u3099\u0301x") == "e□x"
+    assert shorten("◌\u3099" * 9, 8) == "◌□◌□◌□ …"
+    assert drawable("a\u200db") == "a\u200db"
+    plot_attention([[0.5, 0.5]], ["◌\u3099", "e"], ["x"]).canvas.draw()
 
 
 def test_words_of_all_scripts_are_drawn_by_the_fonts_that_are_installed():
@@ -47,6 +61,20 @@ def test_words_of_all_scripts_are_drawn_by_the_fonts_that_are_installed():
     ]
     plot_attention([[1 / len(words)] * len(words)], words, ["x"]).canvas.draw()
     plot_hops(Hops(words, [[0.1] * len(words)], "北京", "தமிழ்")).canvas.draw()
+
+
+def test_fonts_that_are_not_known():
+    """STIX comes with matplotlib and has signs that the first known font does not have."""
+    import matplotlib.font_manager as manager
+
+    codes = [
+        set(manager.get_font(manager.findfont(name)).get_charmap())
+        for name in ("STIXGeneral", "DejaVu Sans")
+    ]
+    words = [chr(code) for code in sorted(codes[0] - codes[1]) if chr(code).isprintable()][:5]
+    assert len(words) == 5
+    assert drawable("".join(words)) == "".join(words)
+    plot_attention([[0.2] * 5], words, ["x"]).canvas.draw()  # a missing sign would be a warning
 
 
 def installed(signs):
