@@ -3,6 +3,8 @@
 `ops.matmul` and `ops.einsum` return views. PyTorch copies gradients that are views when it adds
 them up, which makes a layer a tenth slower. `torch.bmm` returns no view.
 """
+# Without PyTorch, pyright takes `import torch` for this very file.
+# pyright: reportAttributeAccessIssue=false
 
 import contextlib
 from collections.abc import Hashable, Iterator, Sequence

@@ -76,7 +76,7 @@ class Decoder(CheckedLayer):
         count = attention.memory_count
         self.CALL, self.STEP = self.CALL.for_memories(count), self.STEP.for_memories(count)
 
-    def _build_attention(self, query_size, sequences_shape, memory_shape):
+    def _build_attention(self, query_size, sequences_shape, memory_shape) -> tuple[Any, ...]:
         """Check the shapes, build the attention, and return the shape of the sequences."""
         shapes = {"sequences": sequences_shape, "memory": memory_shape}
         self._sizes = self.CALL.check_shapes(self.name, shapes)
