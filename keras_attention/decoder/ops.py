@@ -68,7 +68,8 @@ def runs_as_ops(cell: Any, training: bool | None) -> bool:
     if isinstance(cell, keras.layers.StackedRNNCells) and type(cell).call not in STACKS:
         return False
     for one in cells:
-        if type(one).call not in CELL_OPS:
+        # A subclass may compute something else around `call`.
+        if type(one).call not in CELL_OPS or type(one).__call__ is not keras.Layer.__call__:
             return False
         # With `implementation=1`, which dropout of the state needs, every gate has its own dropout.
         if one.implementation != 2 and training and (one.dropout or one.recurrent_dropout):

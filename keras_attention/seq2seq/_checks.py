@@ -118,6 +118,27 @@ class _ReturnMask(keras.layers.Layer):
         return memory, mask
 
 
+def check_ids(model: str, name: str, ids: object, *sizes: int | None) -> None:
+    """Check that the ids of an array are smaller than all sizes, of which None is unknown.
+
+    A lookup of another id reads another row on TensorFlow and PyTorch, and NaN on JAX.
+    """
+    if not isinstance(ids, np.ndarray) or ids.dtype.kind not in "iu" or not ids.size:
+        return
+    size = min([x for x in sizes if x is not None], default=2**31)
+    least, most = ids.min(), ids.max()
+    expected = f"the ids of the {name} must be from 0 to {size - 1}"
+    received = Description(f"ids from {least} to {most}")
+    check(model, least >= 0 and most < size, expected, received)
+
+
+def input_dim(embedding: Any) -> int | None:
+    """Return the number of ids of an embedding that looks them up as Keras's do; else None."""
+    kinds = keras.layers.Embedding, keras.layers.ReversibleEmbedding
+    looks_up = getattr(type(embedding), "call", None) in [x.call for x in kinds]
+    return embedding.input_dim if looks_up else None
+
+
 def check_targets(model: Any, target: object) -> None:
     """Check that every row of an array has an end token, and no start token.
 

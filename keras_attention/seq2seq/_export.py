@@ -68,8 +68,9 @@ def _specs(sources):
     import tensorflow as tf
 
     def spec(path, x):
-        # TensorFlow calls the items of a tuple source, source_1.
-        name = "_".join(map(str, path)) if any(isinstance(key, str) for key in path) else None
+        keys = "_".join(map(str, path)) if any(isinstance(key, str) for key in path) else ""
+        # TensorFlow calls the items of a tuple source, source_1. Keras names what the user did not.
+        name = keys or (None if x.name.startswith("keras_tensor") else x.name)
         return tf.TensorSpec(x.shape, x.dtype, name=name if path else "source")
 
     specs = [None if x is None else spec(path, x) for path, x in tree.flatten_with_path(sources)]

@@ -3,6 +3,7 @@
 import inspect
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple, Self
 
 import keras
@@ -110,6 +111,10 @@ class Generator(keras.Model):
         """Return the models that are trained: this one, or those that an ensemble joins."""
         return [self]
 
+    def _check_ids(self, source, target=None, name="target"):
+        for model in self._members():
+            model._check_ids(source, target, name)
+
     @property
     def _first(self) -> FirstCall:
         """The record of the first call, which all members share but for the mask."""
@@ -168,7 +173,11 @@ class Generator(keras.Model):
     def from_config(cls, config: dict, custom_objects: Mapping | None = None) -> Self:
         # A subclass may make its layers itself.
         names = [name for name in cls._arguments if name in config]
-        with keras.saving.custom_object_scope(custom_objects or {}):
+        # An empty scope would hide the one around it.
+        scope = (
+            keras.saving.custom_object_scope(custom_objects) if custom_objects else nullcontext()
+        )
+        with scope:
             own = deserialized(config, names)
         return cls(**{**config, **own})
 
@@ -250,6 +259,8 @@ class Generator(keras.Model):
         check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
         seed = options.pop("seed", None) if search == "sample" else 0  # others draw nothing
         arrays = self._arrays(pad_lists(source, self.pad_token), pad_lists(prefix, -1))
+        free = None if arrays[1] is None else np.where(arrays[1] == -1, self.pad_token, arrays[1])
+        self._check_ids(arrays[0], free, "prefix")
         # The compiled search cannot check values.
         shared = [options.get(name, 0) for name in ("min_length", "no_repeat_ngram_size")]
         tokens = self.start_token, self.end_token
@@ -309,6 +320,7 @@ class Generator(keras.Model):
         arrays = self._arrays(*(pad_lists(x, self.pad_token) for x in (source, target)))
         ids = isinstance(arrays[1], np.ndarray) and arrays[1].ndim == 2
         check(self.name, ids and kind_of(arrays[1].dtype) == "int", TARGET_IDS, arrays[1])
+        self._check_ids(*arrays)
         return self._in_batches(run, LogProbability, ("log_probability",), arrays, batch_size)
 
     def export_generate(
@@ -326,8 +338,9 @@ class Generator(keras.Model):
         """Write a SavedModel that generates, from ids to ids or from strings to strings.
 
         The SavedModel runs without keras. Its input is "source". Several inputs keep the keys of a
-        dictionary; of a tuple, they are "source", "source_1" and so on. Sizes that the inputs of a
-        functional encoder fix are fixed in the signature, except the batch. It returns a dictionary
+        dictionary, or the names of the inputs of a functional encoder; others are "source",
+        "source_1" and so on. Sizes that the inputs of a functional encoder fix are fixed in the
+        signature, except the batch. It returns a dictionary
         with the items of a `SearchResult`, and with `detokenize` also "texts". The weights of
         several memories are "weights_0", "weights_1" and so on. An earlier SavedModel is replaced
         when the new one is complete. Exporting needs the TensorFlow backend.

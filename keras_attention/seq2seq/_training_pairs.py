@@ -34,6 +34,7 @@ class PairTrainer(keras.Model):
     start_token: int
     end_token: int
     pad_token: int
+    _check_ids: Callable[..., None]
 
     def compile(
         self,
@@ -96,8 +97,9 @@ class PairTrainer(keras.Model):
 
         With a target, all of `x` is the source, also if it is a pair of two sources. A data set or
         a generator yields `((source, target), target)`. Validation data is a pair `(source,
-        target)`, or a data set of the same kind. `class_weight` is refused. `keras.Model.fit`
-        explains all other arguments.
+        target)`, or a data set of the same kind. Every token that is not padding counts, also
+        after an end token. `class_weight` is refused. `keras.Model.fit` explains all other
+        arguments.
         """
         self._check_no_class_weight(class_weight)
         valid = kwargs.get("validation_data")
@@ -141,6 +143,7 @@ class PairTrainer(keras.Model):
             return source, target
         source, target = (pad_lists(x, self.pad_token) for x in (source, target))
         check_targets(self, target)
+        self._check_ids(source, target)
         return Pair(source, target), target
 
 

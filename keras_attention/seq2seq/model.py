@@ -9,7 +9,14 @@ from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import ops
 from keras_attention.ops.masks import zero_masked
 from keras_attention.seq2seq._batches import at_least_one_step, pad_lists
-from keras_attention.seq2seq._checks import check, check_encoded, check_layers, check_pair
+from keras_attention.seq2seq._checks import (
+    check,
+    check_encoded,
+    check_ids,
+    check_layers,
+    check_pair,
+    input_dim,
+)
 from keras_attention.seq2seq._generation import Generator
 from keras_attention.seq2seq._input_signature import FirstCall, signature_of
 from keras_attention.seq2seq._training_pairs import PairTrainer
@@ -151,6 +158,16 @@ class Seq2Seq(PairTrainer, Generator):
         right = self._cut_token is None or _masks_all(mask)
         check(self.name, right, "the encoder must return a mask, as at the first call", mask)
         return tree.map_structure(zero_masked, memory, mask), state, mask
+
+    def _check_ids(self, source, target=None, name="target"):
+        """Check the ids of arrays. The head may replace those beyond the embeddings."""
+        extended = hasattr(self.head, "to_unk")
+        logits = self._first_call and self._first_call.vocabulary
+        tables = (getattr(self.encoder, "embedding", None), self.target_embedding)
+        sizes = [None if extended else input_dim(x) for x in tables]
+        if tables[0] is not None:
+            check_ids(self.name, "source", source, sizes[0], logits if extended else None)
+        check_ids(self.name, name, target, sizes[1], logits)
 
     @property
     def _reads(self):

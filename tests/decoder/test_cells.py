@@ -38,6 +38,24 @@ class Counting(layers.GRUCell):
         return states[0]
 
 
+class Doubling(layers.GRUCell):
+    """A cell that changes its output around `call`."""
+
+    def __call__(self, inputs, states, **options):
+        output, states = super().__call__(inputs, states, **options)
+        return 2 * output, states
+
+
+def test_a_cell_may_compute_around_its_call():
+    sequences, memory = tensors()
+    cell = Doubling(H, dtype="float64")
+    layer = AttentionRNN(cell, BahdanauAttention(17, dtype="float64"), "current", dtype="float64")
+    outputs, state = layer(sequences, memory), layer.get_initial_state(layer.prepare(memory))
+    for i in range(T):
+        output, state, _ = layer.step(sequences[:, i], state, layer.prepare(memory))
+        assert_close(outputs[:, i], output)
+
+
 @on_tensorflow
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("unroll", [False, True])

@@ -566,6 +566,35 @@ def test_wrong_parts_are_refused(mistake, model):
         Seq2Seq(**change({name: getattr(model, name) for name in names}))
 
 
+@pytest.mark.parametrize("wrong", [-1, V, 2**40])
+def test_ids_without_a_row_in_a_table_are_refused(wrong, model):
+    def changed(ids):
+        return np.where(ids == ids[0, 1], wrong, ids)
+
+    message = rf"ids of the %s must be from 0 to {V - 1}; received ids from"
+    with pytest.raises(ValueError, match=message % "source"):
+        model.fit(changed(SOURCES), TARGETS)
+    with pytest.raises(ValueError, match=message % "target"):
+        model.evaluate(SOURCES, changed(TARGETS))
+    for generator in (model, Ensemble([model, model])):
+        with pytest.raises(ValueError, match=message % "source"):
+            generator.generate(changed(SOURCES), 6)
+        with pytest.raises(ValueError, match=message % "target"):
+            generator.log_probability(SOURCES, changed(TARGETS))
+        if wrong > 0:
+            with pytest.raises(ValueError, match=message % "prefix"):
+                generator.generate(SOURCES, 6, prefix=changed(TARGETS))
+
+
+def test_ids_of_an_extended_vocabulary_are_accepted():
+    model = make_model("pointer")
+    model((SOURCES, TARGETS))
+    extra = np.where(SOURCES == 9, V - 1, SOURCES)
+    assert np.isfinite(model.log_probability(extra, TARGETS).scores).all()
+    with pytest.raises(ValueError, match=rf"source must be from 0 to {V - 1}"):
+        model.generate(np.where(SOURCES == 9, V, SOURCES), 6)
+
+
 def test_wrong_calls_are_refused(model):
     with pytest.raises(ValueError, match="1 wrong rows of 3, the first is row 1"):
         model.fit(SOURCES, np.where(np.arange(3)[:, None] == 1, 5, TARGETS))
