@@ -1,4 +1,4 @@
-"""Prints the versions that an issue needs: python -m keras_attention."""
+"""Print the versions that an issue needs: python -m keras_attention."""
 
 import importlib.metadata
 import platform
@@ -11,7 +11,7 @@ PACKAGES = "tensorflow", "tensorflow-text", "jax", "torch", "numpy", "matplotlib
 
 
 def main() -> None:
-    """Prints one line for each package that is installed."""
+    """Print one line for each package that is installed."""
     print(f"keras_attention {keras_attention.__version__}, {keras_attention.__file__}")
     print(f"keras {keras.__version__}, backend {keras.backend.backend()}")
     for name in PACKAGES:

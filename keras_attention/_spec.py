@@ -1,4 +1,4 @@
-"""Checks of arguments: declared once, checked at the door, worded by one function.
+"""Argument checks: declared once, run on entry, reported by one function.
 
 A `Spec` declares the tensors of a call as its docstring does:
 
@@ -45,7 +45,7 @@ KINDS = {
     "bool": "boolean",
     "any": "a tensor",
 }
-# How to fix an error where the shapes and the call do not tell.
+# Remedies for errors that shapes and call do not explain.
 REMEDIES = {
     "ids": "Embed ids first: keras.layers.Embedding(vocabulary_size, features)(ids). Cast other "
     'values: keras.ops.cast({name}, "float32"). ',
@@ -73,7 +73,7 @@ def raise_value_error(where: str, expected: str, received: object, remedy: str =
 
 
 class Description(str):
-    """The description of a value, which `raise_value_error` does not describe again."""
+    """Ready description of a value, which `raise_value_error` prints as it is."""
 
     __slots__ = ()
 
@@ -104,7 +104,7 @@ class Argument(NamedTuple):
 
 
 class Spec:
-    """The tensors of a call, see the top of the module. `call` tells how to write the call."""
+    """The tensors of a call, see the module docstring. `call` shows how to write the call."""
 
     def __init__(self, *declarations: str, call: str | None = None) -> None:
         self.arguments: list[Argument] = [Argument.parse(x) for x in declarations]
@@ -126,7 +126,7 @@ class Spec:
     def for_memories(self, count: int | None) -> "Spec":
         """Return the spec for lists of `count` memories: every argument with the axis Tk is a list.
 
-        None is for one memory, which is no list.
+        None means one memory, not in a list.
         """
         if count is None:
             return self
@@ -204,7 +204,7 @@ class Spec:
         return items
 
     def _raise_error(self, layer, argument, tensors, built, sizes, call):
-        """Raise the error of a tensor: one message, and a remedy where that does not tell."""
+        """Raise the error of a tensor: one message, and a remedy for known problems."""
         name, kind, shapes, _ = argument
         x = tensors[name]
         shape = tuple(getattr(x, "shape", ()))
@@ -329,7 +329,7 @@ def fits(shape: Sequence[Any], expected: Sequence[Any]) -> bool:
 
 
 def is_tensor(x: Any, kind: str, *shape: Any) -> bool:
-    """Return True for a tensor of a kind and a shape; None is any size."""
+    """Return True for a tensor of a kind and shape; None fits any size."""
     has_kind = hasattr(x, "shape") and hasattr(x, "dtype") and kind_of(x.dtype) == kind
     return has_kind and fits(tuple(x.shape), shape)
 
@@ -444,7 +444,7 @@ def instance_hint(value: object) -> str:
 
 
 def is_cell(layer: object) -> bool:
-    """Return True for a layer that makes one step of a recurrence; an RNN makes all steps."""
+    """Return True for a layer that computes one step of a recurrence; an RNN runs all."""
     return (
         hasattr(layer, "state_size") and callable(layer) and not isinstance(layer, keras.layers.RNN)
     )

@@ -1,3 +1,3 @@
-"""The version, from which the build reads that of the distribution."""
+"""The version, which the build reads for the distribution."""
 
 __version__ = "0.1.0"

@@ -95,7 +95,7 @@ class Op:
         raise NotImplementedError
 
     def prepare(self, params: list[Tensor]) -> list[Tensor]:
-        """Computes, once before the backward loop, what `backward` needs of the parameters."""
+        """Compute, once before the backward loop, what `backward` needs of the parameters."""
         return params
 
     def backward(
@@ -220,10 +220,10 @@ def recur(
         step: one step. It calls every op once, by its name. It and the ops use no other tensors
             than these arguments: JAX may run them again, after the code around them has ended.
         named_ops: the ops, by name.
-        carry: what goes from step to step: floating-point tensors in any nesting.
-        inputs: what a step reads beside its carry, such as masks, `(T, ...)` in any nesting. No
+        carry: the state of the loop: floating-point tensors in any nesting.
+        inputs: the other inputs of a step, such as masks, `(T, ...)` in any nesting. No
             gradient flows to them.
-        constants: what every step reads, tensors in any nesting. No gradient flows to them.
+        constants: inputs of all steps, tensors in any nesting. No gradient flows to them.
         unroll: whether to copy the step T times, instead of a loop.
         training: whether gradients will be needed, so that XLA may compile the forward pass too.
         steps: how many steps to run, a scalar tensor. The outputs of the others are zero. Only

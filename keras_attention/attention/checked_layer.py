@@ -28,7 +28,7 @@ __all__ += ["traced", "with_weights"]
 cached: Any = functools.cache
 
 FLAGS = ("use_causal_mask", "return_attention_scores")
-# Arguments of other layers, and what takes their place here.
+# Arguments of other layers, and their substitutes here.
 ELSEWHERE = {
     "num_heads": "wrap the layer, as in MultiHead(BahdanauAttention(32), num_heads=4)",
     "key_dim": "use keras.layers.MultiHeadAttention, which takes one",
@@ -70,7 +70,7 @@ def with_weights(layer: keras.layers.Layer, values: Iterable[Tensor]) -> keras.S
 
 
 def hold(holder: keras.layers.Layer, value: Any) -> None:
-    """Note that a layer holds another, or a list of others, and what these hold."""
+    """Record the holder of a layer, or of several, and of the layers inside."""
     for part in value if isinstance(value, (list, tuple)) else [value]:
         if isinstance(part, keras.layers.Layer) and holder not in _holders.get(part, ()):
             _holders.setdefault(part, weakref.WeakSet()).add(holder)
@@ -94,7 +94,7 @@ def check_not_fixed(layer: keras.layers.Layer, name: str) -> None:
 
 
 def serialized(value: Any) -> Any:
-    """Serialize a layer, or a list of layers, and mark what others hold or call too.
+    """Serialize a layer, or a list of layers, and mark the shared ones.
 
     Loading makes one layer of configs with the same mark. Keras marks the second config of a layer,
     but not the first if that is inside another config.
@@ -117,7 +117,7 @@ def _mark(value, config):
 
 
 def deserialized(config: dict, names: Iterable[str], made: dict | None = None) -> dict[str, Any]:
-    """Make the objects of some items of a config; layers with one mark are one layer."""
+    """Deserialize some items of a config; layers with one mark are one layer."""
     made = {} if made is None else made
 
     def make(item):
@@ -151,7 +151,7 @@ def _is_called(layer):
 
 
 def traced(function: Callable[..., Any], *tensors: keras.KerasTensor) -> Any:
-    """Build the layers that a function calls, and return the symbols of its results.
+    """Build the layers that a function calls, and return its symbolic results.
 
     A symbolic call would leave a node in each layer. A functional model that calls such a layer too
     would not be loaded: it finds its nodes by their numbers.
@@ -190,7 +190,7 @@ class _Caller(keras.layers.Layer):
 
 
 class CheckedLayer(keras.layers.Layer):
-    """Checks what a layer is given, by its `CALL`, before Keras converts it or builds the layer.
+    """Checks arguments against `CALL`, before Keras converts them or builds the layer.
 
     A subclass stores every argument of its constructor in an attribute of the same name, which is
     where the config comes from.
@@ -233,7 +233,7 @@ class CheckedLayer(keras.layers.Layer):
         return super().__call__(*args, **kwargs)
 
     def _check_call(self, arguments: dict[str, Any]) -> None:
-        """Refuse the arguments of a call, by name, that are not as declared."""
+        """Check that the arguments of a call, by name, are as declared."""
         parameters, training = _parameters_of(type(self)), arguments.get("training")
         if not arguments.keys() <= parameters.keys():
             _raise_unknown_names(self.name, parameters, arguments)
@@ -337,7 +337,7 @@ arguments_of: Callable[[type], list[str]] = functools.cache(_arguments_of)
 
 
 def _check_arguments(layer: type, arguments: dict[str, Any]) -> None:
-    """Refuse arguments that neither a class nor Keras knows, and say what to write instead."""
+    """Raise an error for unknown constructor arguments, with what to write instead."""
     own = arguments_of(layer)
     unknown = {name: x for name, x in arguments.items() if name not in own and name not in OF_KERAS}
     if not unknown:
@@ -357,7 +357,7 @@ def _check_arguments(layer: type, arguments: dict[str, Any]) -> None:
 def _raise_unknown_names(
     layer: str, parameters: dict[str, inspect.Parameter], arguments: dict
 ) -> None:
-    """Refuse arguments that the call does not know."""
+    """Raise an error for unknown call arguments."""
     unknown = arguments.keys() - parameters.keys() - {"training"}
     if unknown and not any(x.kind is x.VAR_KEYWORD for x in parameters.values()):
         name = min(unknown)

@@ -19,7 +19,7 @@ HOOKS_OF_MEMBERS = "score", "project_query", "project_key", "weigh", "window"
 
 
 def ends(sizes: list[int]) -> list[int]:
-    """Return where parts of these sizes end, without the last one, as `ops.split` takes it."""
+    """Return the indices that split into parts of these sizes, as `ops.split` takes them."""
     return list(itertools.accumulate(sizes[:-1]))
 
 
@@ -44,7 +44,7 @@ class Composite(ScoringMixin):
                 )
 
     def _each(self, memory: Any, *others: Iterable | None) -> Iterator:
-        """For each attention: itself, its memory, and its item of every other list, or None."""
+        """Yield each attention, its memory, and its item of every other list, or None."""
         members = self._members()
         lists = [[None] * len(members) if x is None else x for x in others]
         return zip(members, self._parts(memory), *lists, strict=True)
@@ -80,7 +80,7 @@ class Composite(ScoringMixin):
         return self._join(memories), list(noise)
 
     def _check_member(self, name, attention, arguments, what="attention"):
-        """Refuse a member that cannot be one, and arguments that belong to the members."""
+        """Raise an error for an invalid member, or for arguments of the members."""
         check_attention(self.name, attention, name)
         kind = type(self).__name__
         if attention.memory_count is not None:

@@ -1,4 +1,4 @@
-"""Warns of masks that Keras drops without a word.
+"""Warnings of masks that Keras drops silently.
 
 Up to Keras 3.15, the mask of an `Embedding(mask_zero=True)` propagates through recurrent layers.
 From 3.16 on it does not, and an attention after them reads the padding.

@@ -1,4 +1,4 @@
-"""The protocol of an attention that remembers where it looked, and what runs it."""
+"""The protocol of an attention with a state, and the code that runs it."""
 
 from typing import Any
 
@@ -245,7 +245,7 @@ class RecurrentScoringMixin(ScoringMixin):
             if center is not None:
                 peak = ops.cast(argmax(weights), center.dtype)
                 new = new, ops.where(ops.any(weights > 0, axis=-1), peak, center)
-            # A step that can read nothing must not forget where it was.
+            # A step that can read nothing must keep the state.
             valid = all_of(valid, None if readable is None else ops.any(readable, axis=-1))
             residuals = Residuals(projected, scores) if one_query else Residuals()
             return where_valid(valid, new, state), (weights, residuals)

@@ -1,4 +1,4 @@
-"""The protocol of an attention: the hooks that a layer is made of, and what runs them."""
+"""The protocol of an attention: the hooks of a layer, and the code that runs them."""
 
 import contextlib
 import functools
@@ -185,7 +185,7 @@ class ScoringMixin(CheckedLayer):
     uses_position: bool = False
     # Whether the attention has a state, as a `RecurrentScoringMixin` has.
     has_state: bool = False
-    # How many memories a call takes, in lists. None: one memory, which is no list.
+    # Number of memories of a call, in lists. None: one memory, not in a list.
     memory_count: int | None = None
     # A score for windows, `score_window(query, key, position)`: keys `(B, Tk, Dp)` at positions
     # `(B, Tq, W)` to scores `(B, Tq, W)`. Without one, windows mask the scores of the whole memory.
@@ -352,7 +352,7 @@ class ScoringMixin(CheckedLayer):
         return type(self).sequence_loss is not ScoringMixin.sequence_loss
 
     def prepare(self, value: Tensor, key: Tensor = None, value_mask: Tensor = None) -> Memory:
-        """Computes, once per memory, everything that does not depend on the query.
+        """Compute, once per memory, everything that does not depend on the query.
 
         For decoding: `memory = layer.prepare(encoded, value_mask=mask)` before the loop, and
         `layer.attend(query, memory)` in it. The layer must have been built.
@@ -524,7 +524,7 @@ class ScoringMixin(CheckedLayer):
         tensors = query, memory.key, memory.value, window.center
         tensors += tuple(ops.convert_to_tensor(x) for x in float_weights(self))
         context, *weights = cond(length > longest, branch(gathered), branch(whole), *tensors)
-        # The result of a conditional has lost the sizes that are known.
+        # `ops.cond` loses static sizes.
         context = ops.reshape(context, (*ops.shape(query)[:2], memory.value.shape[-1]))
         return context, weights[0] if weights else None
 
@@ -631,7 +631,7 @@ def finish(
     one_step: bool,
     combine: bool = True,
 ) -> Attended:
-    """Combines, masks and casts the context, the state and the weights of an attention."""
+    """Combine, mask and cast the context, the state and the weights of an attention."""
     output, weights, state, _ = results
     if combine:
         output = attention.combine(query, output)
@@ -663,7 +663,7 @@ def add_sequence_loss(
 
 
 def set_weighing(layer: Any, normalizer: str, dropout: float, seed: int | None) -> None:
-    """Set the arguments that turn scores into weights, and drop them; see `ScoringMixin`."""
+    """Check and set `normalizer`, `dropout` and `seed`; see `ScoringMixin`."""
     layer.normalizer = check_choice(layer.name, "normalizer", normalizer, tuple(NORMALIZERS))
     layer.dropout = check_rate(layer.name, "dropout", dropout)
     layer.seed = check_seed(layer.name, seed)
@@ -673,7 +673,7 @@ def set_weighing(layer: Any, normalizer: str, dropout: float, seed: int | None) 
 
 
 def read_values(layer, weights, value, drop, position=None):
-    """Sum the values by their weights, of which some are dropped.
+    """Sum the values by their weights, after dropout.
 
     With windows, `position` and the weights are `(B, Tq, W)`: one weight for each position.
     """
@@ -766,8 +766,8 @@ def build_attention(
 def check_steps(attention: ScoringMixin, query_size: int, value_shape: Any) -> None:
     """Raise an error if hooks keep something between calls, or read the other queries of a call.
 
-    A decoder traces a step with one query and repeats it, so a query alone must get what it gets
-    among others.
+    A decoder traces a step with one query and repeats it, so a query must give
+    the same result alone.
     """
     random = np.random.default_rng(0)
 

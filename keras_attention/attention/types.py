@@ -11,7 +11,7 @@ __all__ += ["Step", "Window"]
 
 
 class Memory(NamedTuple):
-    """What queries attend to. `ScoringMixin.prepare` makes it once for all queries.
+    """A prepared memory: `ScoringMixin.prepare` makes it once for all queries.
 
     Attributes:
         key: `(B, Tk, Dp)`, the result of `project_key`.
@@ -73,7 +73,7 @@ class Window(NamedTuple):
 
 
 class Attended(NamedTuple):
-    """What `ScoringMixin.attend` returns, in the order of a decoder's `step`.
+    """Result of `ScoringMixin.attend`, in the order of a decoder's `step`.
 
     Attributes:
         output: `(B, Tq, Do)`, or `(B, Do)` for one query.
@@ -108,7 +108,7 @@ class Residuals(NamedTuple):
 
 
 class AttendOptions(NamedTuple):
-    """How an attention attends.
+    """Options of `_attend`.
 
     Attributes:
         masks: `Masks`.
@@ -127,7 +127,7 @@ class AttendOptions(NamedTuple):
 
 
 class DecoderAttention(Protocol):
-    """What a decoder needs of an attention, beside the public hooks.
+    """Attention methods for decoders, beside the public hooks.
 
     `ScoringMixin`, `RecurrentScoringMixin` and attentions of several attentions implement it.
     """
@@ -183,7 +183,7 @@ class DecoderAttention(Protocol):
 
 
 class Step(NamedTuple):
-    """What `RecurrentScoringMixin.advance` gets beside the state.
+    """Inputs of `RecurrentScoringMixin.advance`, but the state.
 
     Attributes:
         query: `(B, 1, Dq)` in `score_dtype`, not projected.
@@ -224,7 +224,7 @@ class Step(NamedTuple):
 
 
 class DecoderState(NamedTuple):
-    """What an `AttentionRNN` carries from step to step.
+    """State of an `AttentionRNN` between two steps.
 
     Attributes:
         cells: the states of the cell, a list, nested for stacked cells of several states.

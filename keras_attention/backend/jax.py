@@ -1,4 +1,4 @@
-"""What the package needs beside `keras.ops`, on JAX; `tensorflow.py` describes the arguments."""
+"""Operations beyond `keras.ops`, on JAX; `tensorflow.py` describes the arguments."""
 
 import contextlib
 import functools
@@ -26,7 +26,7 @@ REVERSES_UNROLLED_MASK = True
 
 
 def execution_context(*tensors: Tensor) -> ExecutionContext:
-    """Return where a function will run: XLA compiles everything."""
+    """Return the context of a function: XLA compiles all."""
     return ExecutionContext("jax", _device(), compiled_by="itself")
 
 
@@ -89,7 +89,7 @@ def jit(function: Function) -> Function:
 
 
 def run_compiled(function: Function, *tensors: Tensor) -> Nested:
-    """Compile a function of tensors and call it. What is compiled is kept for each function."""
+    """Compile a function of tensors and call it. Compiled programs are cached per function."""
     return _jitted(function)(*tensors)
 
 

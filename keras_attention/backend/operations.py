@@ -20,7 +20,7 @@ def exact_operations(library: types.ModuleType, names: str) -> types.SimpleNames
 
 def _exact(name, library):
     rounding, native = getattr(keras.ops, name), getattr(library, name)
-    # PyTorch takes no number in place of a tensor; on JAX one has no dtype of its own.
+    # PyTorch accepts no Python scalar; on JAX a scalar has no dtype of its own.
     dtype = "float64" if library.__name__ == "torch" else None
     count = 1 if name in UNARY else 2  # the arguments that are tensors
 

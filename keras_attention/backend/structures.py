@@ -54,7 +54,7 @@ def where_valid(mask: Tensor | None, new: Nested, old: Nested) -> Nested:
 
 
 def flat_index(row: Tensor, length: Size) -> Tensor:
-    """Return the indices of rows, if the rows of all samples are counted in one sequence."""
+    """Return the indices of rows in the samples flattened to one sequence of rows."""
     index: Tensor = keras.ops.convert_to_tensor(row)
     batch, *others = list(keras.ops.shape(index) or ())
     first: Tensor = keras.ops.arange(batch, dtype="int32")

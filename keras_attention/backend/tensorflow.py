@@ -1,4 +1,4 @@
-"""What the package needs beside `keras.ops`, on TensorFlow.
+"""Operations beyond `keras.ops`, on TensorFlow.
 
 `jax.py` and `torch.py` have the same names with the same arguments, which are described here.
 """
@@ -42,7 +42,7 @@ _SMALL_EAGER = 2**16
 
 
 def execution_context(*tensors: Tensor) -> ExecutionContext:
-    """Return where a function that is entered with these tensors will run."""
+    """Return the execution context of a function of these tensors."""
     graph, (choice, by_caller) = not tf.executing_eagerly(), capture_compiling()
     static = not graph or all(size is not None for x in tensors for size in x.shape)
     alone = choice is not False and (static or choice) and _has_xla()
@@ -51,7 +51,7 @@ def execution_context(*tensors: Tensor) -> ExecutionContext:
 
 
 def capture_compiling() -> Compiling:
-    """Return the compilation settings that hold now, for a gradient that runs later to restore."""
+    """Return the current compilation settings, for a gradient to restore later."""
     choice, by_caller = current_compiling.get()
     # TensorFlow documents no way to ask whether it compiles this graph, or one around it, as a
     # whole. It exports this function for libraries such as Keras, and its own `tf.cond` decides by
@@ -75,7 +75,7 @@ def is_symbolic(x: Any) -> bool:
 
 
 def invents_sizes() -> bool:
-    """Return True if Keras is building a functional model with tensors of invented sizes."""
+    """Return True if Keras is building a functional model with placeholder sizes."""
     return False
 
 
@@ -106,7 +106,7 @@ def may_compile(*program: Hashable) -> bool:
     """Return True if a program may be compiled: eager code gets at most `_MOST_PROGRAMS`.
 
     Args:
-        program: values that distinguish it, such as a function, sizes and a dtype.
+        program: values that identify it, such as a function, sizes and a dtype.
     """
     if not tf.executing_eagerly() or program in _programs:
         return True
@@ -138,7 +138,7 @@ def jit(function: Function) -> Function:
 
 
 def run_compiled(function: Function, *tensors: Tensor) -> Nested:
-    """Compile a function of tensors and call it. What is compiled is kept for each function.
+    """Compile a function of tensors and call it. Compiled programs are cached per function.
 
     On TensorFlow each new size takes a second to compile: see `round_up_length`.
     """

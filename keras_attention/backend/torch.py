@@ -1,4 +1,4 @@
-"""What the package needs beside `keras.ops`, on PyTorch; `tensorflow.py` describes the arguments.
+"""Operations beyond `keras.ops`, on PyTorch; `tensorflow.py` describes the arguments.
 
 `ops.matmul` and `ops.einsum` return views. PyTorch copies gradients that are views when it adds
 them up, which makes a layer a tenth slower. `torch.bmm` returns no view.
@@ -31,7 +31,7 @@ REVERSES_UNROLLED_MASK = True
 
 
 def execution_context(*tensors: Tensor) -> ExecutionContext:
-    """Return where a function will run: on the device of its tensors, not compiled."""
+    """Return the context of a function: the device of its tensors, not compiled."""
     return ExecutionContext("torch", _device(tensors))
 
 
@@ -51,7 +51,7 @@ def is_symbolic(x: Any) -> bool:
 
 
 def invents_sizes() -> bool:
-    """Return True if Keras is building a functional model with tensors of invented sizes."""
+    """Return True if Keras is building a functional model with placeholder sizes."""
     # Keras has no way to ask whether it does so now, but a scope records the one around it.
     with keras.SymbolicScope() as scope:
         return scope.original_scope is not None

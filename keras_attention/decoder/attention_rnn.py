@@ -179,7 +179,7 @@ class AttentionRNN(Decoder):
         options = {"return_attention_scores": scores_wanted, "training": training}
         as_ops = runs_as_ops(self.cell, training) and all(map(is_floating, leaves(state.attention)))
         as_ops = as_ops and not (self.attends_inside and samples_in_step(self.attention))
-        # Time comes first in the loop.
+        # The loop is time-major.
         given = tree_map(swap_steps, (sequences, mask, position)), memory, state[:3]
         with compiling(True if training else None):
             pads = as_ops and bool(training)
@@ -190,7 +190,7 @@ class AttentionRNN(Decoder):
                 inside, noise = self.attention._begin_training(inside, ops.shape(inputs[0])[0])
             inputs = *inputs, noise
             if as_ops:
-                # XLA does not run the steps that pad an unknown number.
+                # XLA skips the steps that pad an unknown length.
                 steps = ops.shape(sequences)[1] if pads else None
                 steps = None if isinstance(steps, int) else steps
                 step, named_ops, dropout, inputs = self._as_ops(inputs, inside, options)
@@ -247,7 +247,7 @@ class AttentionRNN(Decoder):
 
         Args:
             step_ops: `StepOps`. call: calls an op by its name.
-            carry: the states of the cells, the fed vector and the state of the attention.
+            carry: the states of the cells, the input feed and the state of the attention.
             inputs: x, its mask, its position, and the noise of the attention.
             dropout: the dropout masks of the ops.
         """
@@ -332,7 +332,7 @@ def step_positions(sequences: Tensor, start: Tensor, mask: Tensor | None) -> tup
 
 
 def samples_in_step(attention: ScoringMixin) -> bool:
-    """Return whether a step may draw random numbers, as a `Dropout` layer in a hook does.
+    """Return True if a step may sample randomly, as a `Dropout` layer in a hook does.
 
     The generators of the mixin itself sample before the loop.
     """

@@ -58,7 +58,7 @@ def query_of(cell, states):
 
 
 def has_query(cell):
-    """Return whether a cell chooses its own query, by a method `query`."""
+    """Return True if a cell has a method `query`."""
     return any(callable(getattr(x, "query", None)) for x in (cell, last_cell(cell)))
 
 
@@ -78,7 +78,7 @@ def output_size(cell):
 
 @contextlib.contextmanager
 def dropout_masks(cell, batch_size, width):
-    """Draw the dropout masks of cells before the loop, and reset them afterwards."""
+    """Sample dropout masks of cells before the loop, and reset them afterwards."""
     cells = cells_of(cell)
     try:
         for one in cells:

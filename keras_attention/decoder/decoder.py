@@ -40,7 +40,7 @@ REMEDY = (
 class Decoder(CheckedLayer):
     """A recurrence over sequences that attends to a memory.
 
-    A subclass has an `attention`, says what its cells hold in `_state_sizes`, and runs one step in
+    A subclass has an `attention`, gives the state sizes in `_state_sizes`, and runs one step in
     `_step(inputs, state, memory)`. It runs all steps in `_unroll(sequences, memory, state, mask,
     scores_wanted, training)`, which returns the outputs, the weights or None, and the last state.
     """
@@ -59,7 +59,7 @@ class Decoder(CheckedLayer):
     def _take_attention(self, attention, what, parts):
         """Set the attention, and declare as many memories as it takes.
 
-        `parts` are what else the decoder runs, `(name, part)`, in an error called `what`.
+        `parts`: its other layers, `(name, part)`, called `what` in an error.
         """
         check_attention(self.name, attention)
         for name, part in [*parts, ("attention", attention)]:
@@ -247,5 +247,5 @@ def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) 
 
 
 def _in_words(batch, shapes):
-    """Return the shapes with the batch, as in an error."""
+    """Format shapes, with the batch, for an error."""
     return "[" + ", ".join(f"({', '.join(map(str, (batch, *shape)))})" for shape in shapes) + "]"

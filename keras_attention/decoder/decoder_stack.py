@@ -190,7 +190,7 @@ def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: 
 
 
 def _wants_its_call(rnn, sequences, training):
-    """Return whether to call a layer of Keras as it is. On a GPU it may use cuDNN."""
+    """Return True to call a Keras layer itself, which may use cuDNN on a GPU."""
     if execution_context(sequences).device == "gpu" and getattr(rnn, "use_cudnn", False):
         return True
     kinds = keras.layers.RNN, keras.layers.LSTM, keras.layers.GRU

@@ -1,4 +1,4 @@
-"""What a decoder runs at every step, as ops with gradients of their own: its cells and attention.
+"""Cells and attention of a decoder step, as ops with custom gradients.
 
 GRU and LSTM cells, and stacks of them, become products and gates; they multiply their inputs of all
 steps before the loop. The decoder calls every other cell as it is.
@@ -37,7 +37,7 @@ __all__ += ["runs_as_ops"]
 
 
 class CellStep(Protocol):
-    """What a decoder needs of its cells."""
+    """Protocol of a decoder's cells."""
 
     def __call__(
         self, call: Callable[..., Any], inputs: Any, feed: Any, states: Any, dropout: Any

@@ -1,4 +1,4 @@
-"""Padding of sizes that are not known: an empty batch, no steps, and lengths for XLA."""
+"""Padding of dynamic sizes: an empty batch, no steps, and lengths for XLA."""
 
 import functools
 

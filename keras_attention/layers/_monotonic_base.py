@@ -71,7 +71,7 @@ class MonotonicBase(RecurrentScoringMixin):
     def _noisy_scores(self, step: Step) -> tuple[Tensor, Tensor | None]:
         """Return the scores of one step with their noise, and their mask or None, both `(B, Tk)`.
 
-        In a window, and with `keep_last`, the last memory step stops all that reaches it.
+        In a window, and with `keep_last`, the last memory step stops the remaining mass.
         """
         scores, mask = step.scores, step.mask
         if step.noise is not None:

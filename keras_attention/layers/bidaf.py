@@ -121,7 +121,7 @@ class BiDAFAttentionFlow(CheckedLayer):
         scores = self.score(*(ops.cast(x, self.score_dtype) for x in (context, query)))
         mask = Masks(memory=query_mask, query=context_mask).joined(context, query)
         normalize = NORMALIZERS[self.normalizer]
-        # Equal scores make the average.
+        # Equal scores give the average.
         weights = normalize(scores if self.context_to_query else ops.zeros_like(scores), mask)
         attended = read_values(self, weights, query, training)
         merged, returned = [context, attended, context * attended], [weights]

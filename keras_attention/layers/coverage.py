@@ -20,7 +20,7 @@ __all__ = ["CoverageAttention"]
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class CoverageAttention(RecurrentScoringMixin):
-    """Additive attention that avoids reading a place twice (See, Liu and Manning, 2017).
+    """Additive attention that avoids repeated reads (See, Liu and Manning, 2017).
 
         z[b,i,j] = sum over l < i of a[b,l,j]                       the coverage
         e[b,i,j] = v . tanh(W q[b,i] + V k[b,j] + w z[b,i,j] + b)

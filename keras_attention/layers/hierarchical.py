@@ -1,4 +1,4 @@
-"""Words to sentences, sentences to a document."""
+"""Hierarchical attention over documents."""
 
 import contextlib
 import dataclasses
@@ -36,12 +36,12 @@ from keras_attention.ops.masks import zero_masked
 
 __all__ = ["HierarchicalAttention"]
 
-PROBE = 7  # the length that an encoder of unknown length is tried with
+PROBE = 7  # trial length for an encoder of unknown length
 
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class HierarchicalAttention(CheckedLayer):
-    """A vector for a document of sentences of words (Yang et al., 2016).
+    """Encode a document of sentences to a vector (Yang et al., 2016).
 
         h[b,i,:] = word_encoder(x[b,i,:])
         s[b,i]   = sum_t a[b,i,t] h[b,i,t]        a from `AttentionPooling` over the words

@@ -19,7 +19,7 @@ __all__ = ["LocationSensitiveAttention"]
 
 @keras.saving.register_keras_serializable(package="keras_attention")
 class LocationSensitiveAttention(RecurrentScoringMixin):
-    """Additive attention that sees where it looked before (Chorowski et al., 2015).
+    """Additive attention that sees its past weights (Chorowski et al., 2015).
 
         f[b,i,j,:] = sum_w F[w,:] z[b,i-1, j + w - (R - 1) // 2]
         e[b,i,j]   = v . tanh(W q[b,i] + V k[b,j] + U f[b,i,j,:] + b)

@@ -83,7 +83,7 @@ class MemoryHop(ScoringMixin):
 
     @property
     def linear(self) -> bool:
-        """True if the softmax is left out. Setting it compiles nothing again."""
+        """True if the softmax is left out. Setting it never recompiles."""
         return bool(ops.convert_to_numpy(self._switch)) if self.built else self._linear
 
     @linear.setter

@@ -136,7 +136,7 @@ class MemoryNetwork(CheckedLayer):
 
     @property
     def linear(self) -> bool:
-        """True if all hops leave out the softmax. Setting it compiles nothing again."""
+        """True if all hops leave out the softmax. Setting it never recompiles."""
         return self.hop_layers[0].linear
 
     @linear.setter

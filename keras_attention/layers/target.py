@@ -1,4 +1,4 @@
-"""Target attention: how much an item of a history has to do with a candidate."""
+"""Target attention: relevance of history items to a candidate."""
 
 from collections.abc import Callable
 from typing import Unpack
@@ -100,7 +100,7 @@ class TargetAttention(ScoringMixin):
         return ops.concatenate([key, self.project(key, key_part - difference_part)], axis=-1)
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
-        # The product is the only part that takes a query and a key together.
+        # Only the product depends on both query and key.
         size = self.kernel.shape[0] // 4
         query, key = ops.expand_dims(query, 2), ops.expand_dims(key, 1)
         products = query[..., :size] * key[..., :size]

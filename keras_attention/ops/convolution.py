@@ -10,7 +10,7 @@ __all__ = ["located_score"]
 def located_score(
     query: Tensor, key: Tensor | None, weights: Tensor, filters: Tensor, vector: Tensor
 ) -> Tensor:
-    """Score one query, which also sees where it looked before.
+    """Score one query, which also sees past weights.
 
         e[b,j] = v . tanh(q[b] + k[b,j] + sum_w F[w] z[b, j + w - (W - 1) // 2])
 

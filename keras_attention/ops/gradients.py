@@ -36,13 +36,13 @@ def weight_gradients(
 ) -> list[Tensor]:
     """Sum the gradients of the weights of a function of one step over all steps.
 
-    The function is vectorised over groups of at most `size` steps, which come one after the other.
+    The function is vectorised over groups of at most `size` steps, run in sequence.
 
     Args:
         function: `function(weights, *tensors of one step)` returns the results of this step.
         weights: floating-point tensors.
         grad_output: the gradients of the results of all steps, `(T, ...)`.
-        size: how many steps a group has at most; at least one.
+        size: the most steps of a group; at least one.
         tensors: the other arguments of all steps, `(T, ...)` in any nesting.
     """
     steps = leaves(grad_output)[0].shape[0]

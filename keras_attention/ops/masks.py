@@ -103,8 +103,8 @@ def zero_masked(sequence: Tensor, mask: Tensor | None) -> Tensor:
     context = execution_context(sequence)
     if not context.graph or context.compiled:
         return ops.where(mask, sequence, ops.zeros_like(sequence))
-    # The graph may be converted to ONNX. There a choice becomes a sum of two products, which keeps
-    # NaN, unless its condition is a search for NaN.
+    # The graph may be converted to ONNX. There `where` is a sum of two products, which keeps
+    # NaN, unless its condition is `isnan`.
     hidden = ops.isnan(ops.where(mask, 0.0, float("nan")))
     return ops.where(hidden, ops.cast(0, sequence.dtype), sequence)
 

@@ -60,7 +60,7 @@ def upcast_dtype(x: Tensor) -> str:
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:
-    """Cast to a tensor of this dtype. A tensor that has it stays as it is."""
+    """Cast to a tensor of this dtype, if it is not one already."""
     if isinstance(x, np.ndarray):
         return ops.convert_to_tensor(x, dtype)
     x = x.value if isinstance(x, keras.Variable) else x

@@ -1,4 +1,4 @@
-"""From scores to weights, under a mask."""
+"""Masked normalizers of scores."""
 
 import math
 
@@ -243,7 +243,7 @@ def _threshold(support, scores):
 
 
 def _floored(scores, mask):
-    """Cast scores to at least float32, for sums of exponentials; put invalid ones far below."""
+    """Cast scores to at least float32, for sums of exponentials; set invalid ones to FLOOR."""
     if keras.backend.standardize_dtype(scores.dtype) != "float64":
         scores = cast(scores, "float32")
     return scores if mask is None else ops.where(mask, scores, ops.cast(FLOOR, scores.dtype))

@@ -15,8 +15,8 @@ def unfold(x: Tensor, before: int, width: int) -> Tensor:
 
     Args:
         x: `(B, Tk)`.
-        before: how many of the neighbours come before the position.
-        width: how many neighbours there are, the position itself included.
+        before: the number of neighbours before the position.
+        width: the number of neighbours, the position itself included.
 
     Returns:
         y, `(B, Tk, width)`.
@@ -27,7 +27,7 @@ def unfold(x: Tensor, before: int, width: int) -> Tensor:
 
 
 def fold(y: Tensor, before: int) -> Tensor:
-    """Add up what neighbours hold for each position, the adjoint of `unfold`.
+    """Sum the neighbours' entries for each position, the adjoint of `unfold`.
 
         x[b,i] = sum_w y[b, i - w + before, w]
 
@@ -70,7 +70,7 @@ def linear_recurrence(factors: Tensor, terms: Tensor) -> Tensor:
 
         y[b,j] = f[b,j] y[b,j-1] + t[b,j],    y[b,-1] = 0
 
-    Nothing is divided and no logarithm is taken, so values that underflow do no harm.
+    It takes no quotient and no logarithm, so underflow is harmless.
 
     Args:
         factors: f, `(B, Tk)`, in [0, 1]. terms: t, `(B, Tk)`.
@@ -115,6 +115,6 @@ def _recurrence(factors, terms):
         ]
         return 2 * step, factors * earlier[0], terms + factors * earlier[1]
 
-    # In a graph, one of them may know its batch size and the other not.
+    # In a graph, only one of the two may have a static batch size.
     given = ops.ones((), "int32"), factors + ops.zeros_like(terms), terms + ops.zeros_like(factors)
     return ops.while_loop(lambda step, *_: step < length, double, given)[2]

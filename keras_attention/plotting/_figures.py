@@ -13,7 +13,7 @@ SHARP = 200  # dots per inch of a picture inside axes
 
 
 def matplotlib_module(name: str) -> Any:
-    """Imports a module of matplotlib."""
+    """Import a module of matplotlib."""
     try:
         return importlib.import_module(f"matplotlib.{name}")
     except ImportError:
@@ -22,7 +22,7 @@ def matplotlib_module(name: str) -> Any:
 
 
 def new_figure(size: tuple[float, float], **options: Any) -> Any:
-    """A figure of a size in inches that draws without a window."""
+    """Make a figure of a size in inches, without a window."""
     figure = _figure_class()(size, **options)
     matplotlib_module("backends.backend_agg").FigureCanvasAgg(figure)
     return figure
@@ -42,13 +42,13 @@ def _figure_class():
 
 
 def pixels(figure: Any) -> np.ndarray:
-    """The picture as bytes, `(height, width, 4)`."""
+    """Return RGBA bytes, `(height, width, 4)`."""
     figure.canvas.draw()
     return np.asarray(figure.canvas.buffer_rgba())
 
 
 def placed(figure: Any, ax: Any) -> Any:
-    """The figure itself, or the figure of `ax` with this one as a picture in it."""
+    """Return the figure, or the figure of `ax` with this one drawn in it."""
     if ax is None:
         return figure
     if not hasattr(ax, "imshow"):

@@ -1,4 +1,4 @@
-"""Check of weights and tokens before they are drawn."""
+"""Checks of weights and tokens before plotting."""
 
 from collections.abc import Iterable
 

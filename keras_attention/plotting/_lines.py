@@ -1,4 +1,4 @@
-"""Break words into lines and places them, for scripts that run to the right or to the left."""
+"""Break words of left-to-right and right-to-left scripts into lines and place them."""
 
 import itertools
 import operator
@@ -28,7 +28,7 @@ def flow_lines(
         strengths: a number for each word, passed on to the result.
         room: the width of a line.
         width: function that measures a text, in the unit of `room`.
-        to_left: whether the lines run to the left.
+        to_left: whether lines run right to left.
     """
     tokens = []
     for word, gap, strength in zip(words, gaps, strengths, strict=True):
@@ -76,7 +76,7 @@ def _place(line, room, to_left):
 
 
 def reads_to_left(text: str, numbers: bool = False) -> bool | None:
-    """Return whether the first letter of a text belongs to a script that runs to the left.
+    """Return True if the first letter of a text belongs to a right-to-left script.
 
     HTML decides dir="auto" in the same way.
 

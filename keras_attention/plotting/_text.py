@@ -26,7 +26,7 @@ _SIGNS |= {127: 0x2421} | dict.fromkeys([*range(0x80, 0xA0), *range(0xD800, 0xE0
 
 
 def visible(text: Text) -> str:
-    """Decode bytes as UTF-8 and replaces control characters by their symbols."""
+    """Decode bytes as UTF-8 and replace control characters by their symbols."""
     text = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
     return text.translate(_SIGNS)
 
@@ -37,14 +37,14 @@ def font_families() -> list[str]:
 
 
 def shorten(text: Text, room: int = LONGEST_LABEL) -> str:
-    """Make a text drawable, and cuts it to a width given in letters of average width.
+    """Make a text drawable, and cut it to a width given in letters of average width.
 
-    White space becomes single blanks. Characters that no font has become boxes.
+    White space becomes single spaces. Characters that no font has become boxes.
     """
     text = " ".join(drawable(text).split()) or ("␣" if text else "")
     if width_of(text) <= room:
         return text
-    # The dots take the room of two letters.
+    # The ellipsis is two letters wide.
     end = sum(width <= room - 2 for width in itertools.accumulate(map(width_of, text)))
     return text[:end].rstrip() + " …"
 

@@ -79,7 +79,7 @@ def _article(number, document, sentences):
 
 
 def _classes(document):
-    """The line with the predicted and the true class, or nothing."""
+    """Return the line with the predicted and true class, or ""."""
     parts = []
     if document.predicted is not None:
         share = document.probability

@@ -129,7 +129,7 @@ def read_document(document: Document) -> tuple[Document, list[Sentence]]:
 
 
 def percent(value: float) -> str:
-    """Format a share as a percentage that shows a small one as more than zero."""
+    """Format a share as a percentage, above zero for a small share."""
     return "<0.1%" if 0 < value < 0.0005 else f"{100 * value:.1f}%"
 
 

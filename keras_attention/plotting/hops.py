@@ -163,7 +163,7 @@ def _draw_hops(axes, sample, rows, height):
         fact = number in sample.facts
         style = {"begin": "• ", "weight": "bold"} if fact else {"begin": "   "}
         write_before(LEFT - 0.5, 0, y + 0.5, sample.memories[number], **style)
-        # This line leads the eye from a memory to its weights.
+        # The leader line from a memory to its weights.
         axes.plot([0, LEFT], [y + 1, y + 1], color="#eeeeee", linewidth=0.5)
         for hop, weight in enumerate(sample.weights[:, number]):
             x, depth = LEFT + CELL * hop, min(max(weight, 0.0), 1.0)

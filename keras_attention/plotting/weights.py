@@ -91,7 +91,7 @@ def _as_array(x):
 
 
 def _inside(layer: keras.Layer, seen: set[int] | None = None) -> Iterator[keras.Layer]:
-    """Yield all layers inside a layer, each once, but none inside one that gives weights."""
+    """Yield all layers inside a layer, each once, but none inside one returning weights."""
     seen = set() if seen is None else seen
     values = layer.layers if isinstance(layer, keras.Model) else [*vars(layer).values()]
     for value in values:

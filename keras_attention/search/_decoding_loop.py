@@ -184,7 +184,7 @@ def run_steps(
         ]
         return t + 1, carry, history
 
-    # The first step runs outside the loop, because its outputs tell the widths of the buffers.
+    # The first step runs outside the loop, because its outputs give the widths of the buffers.
     t = ops.convert_to_tensor(0, dtype="int32")
     carry, outputs = advance(t, carry)
     history = [

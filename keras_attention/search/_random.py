@@ -1,4 +1,4 @@
-"""Draw tokens at random from rows of logits."""
+"""Sample tokens from rows of logits."""
 
 import math
 from typing import Any
@@ -19,9 +19,9 @@ def draw(
     top_p: float | Tensor | None,
     seed: Tensor,
 ) -> Tensor:
-    """Draw a token for each row of `(N, V)`, `(N,)`; see `sample_search`.
+    """Sample a token per row of `(N, V)`, `(N,)`; see `sample_search`.
 
-    A token without probability is never drawn, unless the row has no other. The seed is `(2,)`.
+    A token of probability 0 is never drawn, unless the row has no other. The seed is `(2,)`.
     """
     tokens = None
     if top_k is not None and top_k < logits.shape[-1]:
@@ -32,10 +32,10 @@ def draw(
 
 
 def _draw_index(mass, top_p, seed):
-    """Draw an index of each row with the probabilities mass / sum(mass), among the `top_p`.
+    """Sample an index per row with the probabilities mass / sum(mass), among the `top_p`.
 
     Nothing is sorted. An index belongs to the smallest set that holds the share `top_p` if all
-    larger masses together are less. Any other index is drawn again, from the larger masses only.
+    larger masses together are less. Any other index is resampled, from the larger masses only.
     On average, about log(1 / top_p) draws of a row are rejected.
     """
     size = mass.shape[-1]
@@ -66,7 +66,7 @@ def _draw_index(mass, top_p, seed):
 
 
 def _race(mass, sums, limit, seed):
-    """Draw an index with the probabilities of the masses above the limit, and returns its mass.
+    """Sample an index with the probabilities of the masses above the limit; return its mass.
 
     Draw an exponential time for each index, with its mass as the rate. The index with the smallest
     time has these probabilities. The row is cut into groups, with the sums `sums`: one race of the

@@ -60,7 +60,7 @@ def by_sample(result: SearchResult, width: int) -> SearchResult:
 
 
 def cleared(result: SearchResult, exists: Tensor, end_token: int) -> SearchResult:
-    """Clear what follows the end of a sequence, and the sequences that do not exist."""
+    """Clear the values after the end of a sequence, and impossible sequences."""
     lengths = ops.where(exists, result.lengths, 0)
     position = ops.arange(result.tokens.shape[-1], dtype="int32")
     valid = position < ops.expand_dims(lengths, -1)

@@ -32,7 +32,7 @@ def top_k(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _from_all(x, count):
-    """On a GPU one kernel for each row is the fastest."""
+    """Run `ops.top_k`: one kernel per row on a GPU."""
     values, indices = ops.top_k(x, count)
     return values, ops.cast(indices, "int32")
 

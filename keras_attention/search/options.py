@@ -16,7 +16,7 @@ __all__ = ["SearchOptions", "check_count", "check_option", "split_options"]
 # Larger values are mistakes. The buffers would not fit into memory, every step ranks the square of
 # the width, and a larger penalty overflows for the longest sequence.
 MAX_LENGTH, MAX_HYPOTHESES = 2**20, 2**12
-# The ranges of the options that are numbers.
+# The ranges of numeric options.
 RANGES = {
     "length_penalty": {"least": 0, "most": 5},
     "coverage_penalty": {"least": 0, "most": 10**6},
@@ -82,7 +82,7 @@ def _check_scalar(value, kind, check):
 def split_options(search: Callable, options: Mapping) -> tuple[dict, dict]:
     """Split the options of a search into those to compile it for, and those to pass as tensors.
 
-    A search is compiled for a zero, and for a `top_p` of 1, because it has fewer operations then.
+    A zero, and a `top_p` of 1, are compiled in, because the search then has fewer operations.
     """
     parameters = inspect.signature(search).parameters
     fixed = {x: parameters[x].default for x in RANGES if x in parameters} | {**options}

@@ -122,7 +122,7 @@ def _fit_width(x, width, fill):
 
 
 def pad_weights(weights: np.ndarray, batch: Nested, source: Nested) -> np.ndarray:
-    """Pad weights `(..., Tk)` to the width of the source, if they have that of its batch."""
+    """Pad weights `(..., Tk)` of the width of the batch to the width of the source."""
     ids = isinstance(source, np.ndarray) and source.ndim == 2
     if not ids or weights.shape[-1] != max(1, batch.shape[1]):
         return weights

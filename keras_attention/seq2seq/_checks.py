@@ -27,7 +27,7 @@ TARGET_IDS = "the target must be integer ids of shape (batch, steps)"
 
 
 def check(where: str, right: object, expected: str, received: object, remedy: str = "") -> None:
-    """Raise the error of an argument if it is not right."""
+    """Raise the error of an argument unless `right`."""
     if not right:
         raise_value_error(where, expected, received, remedy)
 
@@ -133,7 +133,7 @@ def check_ids(model: str, name: str, ids: object, *sizes: int | None) -> None:
 
 
 def input_dim(embedding: Any) -> int | None:
-    """Return the number of ids of an embedding that looks them up as Keras's do; else None."""
+    """Return the number of ids of an embedding with the lookup of Keras; else None."""
     kinds = keras.layers.Embedding, keras.layers.ReversibleEmbedding
     looks_up = getattr(type(embedding), "call", None) in [x.call for x in kinds]
     return embedding.input_dim if looks_up else None

@@ -117,13 +117,13 @@ class Generator(keras.Model):
 
     @property
     def _first(self) -> FirstCall:
-        """The record of the first call, which all members share but for the mask."""
+        """Return the `FirstCall`, which all members share but for the mask."""
         self._check_called()
         return self._members()[0]._first_call
 
     @property
     def _cut_token(self):
-        """The padding that may be cut off a source; None if an encoder has no mask for it."""
+        """Return the padding to cut off a source; None if an encoder returns no mask."""
         calls = [model._first_call for model in self._members()]
         return self.pad_token if all(call and call.masked for call in calls) else None
 
@@ -408,7 +408,7 @@ class Generator(keras.Model):
     def _in_batches(self, run, kind, key, arrays, batch_size, seed=0, tensors=()):
         """Compile `run(batch, seed, tensors)`, call it on batches, and join the results.
 
-        They are tuples of the class `kind`.
+        The results are `kind` tuples.
         """
         fixed = self._compiled_functions.fixed(self)
         key = key, tuple(x._compiled_functions.version for x in self._members())

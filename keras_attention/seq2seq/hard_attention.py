@@ -294,7 +294,7 @@ def _probability_of(tokens, log_probs):
 
 def _sampled(logs, generator):
     """Sample positions `(B, T)` with the log probabilities `(B, T, Tk)`."""
-    # The largest of log a plus Gumbel noise is at j with probability a(j).
+    # The argmax of log a plus Gumbel noise is j with probability a(j).
     uniform = keras.random.uniform(ops.shape(logs), dtype=logs.dtype, seed=generator)
     return argmax(logs - ops.log(-ops.log(uniform)))
 

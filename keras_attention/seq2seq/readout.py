@@ -86,7 +86,7 @@ class Readout(Head):
 
     @property
     def tied(self) -> bool:
-        """Whether the head returns vectors for the transposed table of an embedding."""
+        """True if the head returns vectors for the transposed table of an embedding."""
         return self.vocabulary_size is None
 
     def build(self, output_shape: tuple[int, ...], inputs_shape: tuple[int, ...] = ()) -> None:

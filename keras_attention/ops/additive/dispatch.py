@@ -1,4 +1,4 @@
-"""Which implementation of the additive score runs where.
+"""Dispatch of the additive score to implementations.
 
 | where                                | implementation                                         |
 | ------------------------------------ | ------------------------------------------------------ |
@@ -158,7 +158,7 @@ def run(context: ExecutionContext, implementations: Implementations, *inputs: Te
 
 
 def _run_by_size(context, implementations, compiled, query, key, vector, *grad_output):
-    """Call the dense implementation for few pairs, otherwise what XLA compiles, if it does."""
+    """Call the dense implementation for few pairs, otherwise the compiled one, if any."""
     inputs = (query, key, vector, *grad_output)
 
     def tiled():
@@ -193,7 +193,7 @@ def _run_by_size(context, implementations, compiled, query, key, vector, *grad_o
     # The product may have more than 31 bits, so it is computed in floating point.
     size = math.prod(ops.cast(size, "float32") for size in sizes)
     results = ops.cond(size < smallest, lambda: implementations.dense(*inputs), fast)
-    # A conditional loses the sizes that are known.
+    # `ops.cond` loses static sizes.
     if not grad_output:
         return ops.reshape(results, (batch, steps, length))
     return tuple(ops.reshape(x, ops.shape(y)) for x, y in zip(results, inputs, strict=False))
@@ -202,7 +202,7 @@ def _run_by_size(context, implementations, compiled, query, key, vector, *grad_o
 def _run_padded(context, compiled, query, key, vector, *grad_output):
     """Pad the time axes to one of few lengths, so that XLA compiles few programs."""
     steps, length = ops.shape(query)[1], ops.shape(key)[1]
-    # A length that the graph knows never changes, so it needs no rounding.
+    # A static length needs no rounding.
     more = [
         0 if context.graph and isinstance(size, int) else round_up_length(size) - size
         for size in (steps, length)

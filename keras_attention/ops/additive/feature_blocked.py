@@ -22,9 +22,9 @@ The exponentials of a and of b are computed before the loop, and two terms share
 The exponential form is valid while no product overflows: for a + b up to 22 and weights up to 1e19.
 A sum far below zero does no harm: its exponential vanishes, and tanh is -1. The error is that of
 rounding sum |w|, which is visible in sums that are much smaller. That happens where all a and b are
-small, so these use the direct form, as do numbers outside the valid range. There, rounding a + b
+small, so these use the direct form, as do values outside the valid range. There, rounding a + b
 costs nothing even if a and b are huge: where tanh is not yet flat they nearly cancel, and the
-difference of two such numbers is exact.
+difference of two such values is exact.
 
 Below, `exponential` says that a and b, or query and key, hold e^2a and e^2b.
 """
@@ -129,7 +129,7 @@ def _slices(units):
 
 
 def _sum_of_slices(make_terms, query, key, weight):
-    """Sum over features without a loop: adds a few wide slices, then sums over the result."""
+    """Sum over features without a loop: add a few wide slices, then sum over the result."""
     units = weight.shape[0]
     count, size = _slices(units)
     sources = ops.expand_dims(query, 2), ops.expand_dims(key, 1), weight
@@ -206,7 +206,7 @@ def _tree_sum(terms):
 
 
 def _split(x, axis, size):
-    """Split a block into its terms, or repeats a tensor that has no axis n."""
+    """Split a block into its terms, or repeat a tensor that has no axis n."""
     if axis is None:
         return [x] * size
     return ops.split(x, size, axis) if size else []

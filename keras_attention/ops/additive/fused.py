@@ -37,8 +37,8 @@ def fused_gradient(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute the gradients of query, key and vector.
 
-    Of the query, 4 v_u sum_j g_ij (r_iju - r_iju^2), likewise of the key over i; of the vector,
-    2 sum_ij g_ij (1/2 - r_iju), of which each pass gives half. g is the gradient of the scores.
+    Query: 4 v_u sum_j g_ij (r_iju - r_iju^2). Key: likewise over i. Vector: each pass gives half of
+    2 sum_ij g_ij (1/2 - r_iju). g is the gradient of the scores.
     """
     weights = ops.expand_dims(grad_output, 3)
 

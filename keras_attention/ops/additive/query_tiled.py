@@ -1,7 +1,7 @@
 """The additive score as one tile of queries after the other.
 
 A tile fits into the cache of a core, and everything that needs its tanh uses it before the next
-tile. Every operation that is not compiled has a fixed price, so there are few, and they are large.
+tile. Every operation that is not compiled has a fixed overhead, so there are few, large ones.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def query_tiled_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
         return dense_score(query, key, vector)
 
     scores = _by_size(query, key, dense, lambda: ops.map(of_sample, (query, key)))
-    # A conditional loses the sizes that are known.
+    # `ops.cond` loses static sizes.
     return ops.reshape(scores, (*ops.shape(query)[:2], ops.shape(key)[1]))
 
 
@@ -84,7 +84,7 @@ def _by_size(
 ) -> Tensor:
     batch, steps, units = (_size(n) for n in ops.shape(query))
     sample = steps * _size(ops.shape(key)[1]) * units
-    # Known sizes need no conditional, which some converters cannot handle.
+    # Static sizes need no `cond`, which some converters cannot handle.
     if isinstance(sample, float) and sample <= SMALLEST_SAMPLE:
         return dense()
     if isinstance(batch * sample, float):

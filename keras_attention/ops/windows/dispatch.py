@@ -1,4 +1,4 @@
-"""Which implementation reads windows where.
+"""Dispatch of the products of windows.
 
 | where                        | implementation                                             |
 | ---------------------------- | ---------------------------------------------------------- |
@@ -42,7 +42,7 @@ def products_for(position: Tensor) -> Products:
 
 @functools.cache
 def _products(compiled, narrow):
-    """Return products that choose their device. They are stored, because compiled programs are."""
+    """Return products that dispatch by device; cached, because compiled programs are."""
     on_cpu = LOOPED if compiled and narrow else GATHERED
     pairs = zip(on_cpu, FUSED if compiled else GATHERED, strict=True)
     return Products(*(functools.partial(on_device, *pair) for pair in pairs))

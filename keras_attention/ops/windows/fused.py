@@ -17,7 +17,7 @@ __all__ = ["FUSED"]
 def _is_short(x: Tensor, memory: Tensor, position: Tensor) -> bool:
     """Return True if products with the whole memory are cheaper on a GPU than gathering windows.
 
-    Both move their results: Tk values for a query, or the W D values of its window.
+    The cost is memory traffic: Tk values for a query, or W D for its window.
     """
     length, width = memory.shape[1], position.shape[-1]
     return isinstance(length, int) and length <= width * x.shape[-1]

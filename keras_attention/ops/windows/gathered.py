@@ -1,4 +1,4 @@
-"""The products of windows without XLA: all windows are copied for a moment."""
+"""The products of windows without XLA, from a temporary copy of them."""
 
 from keras_attention._typing import Tensor
 from keras_attention.backend import gather_rows, ops, project, scatter_add

@@ -58,7 +58,7 @@ def _scatter(weights, x, position, memory):
 
 
 def _each(function: Callable[[Tensor], Tensor], position: Tensor, memory: Tensor) -> Tensor:
-    """Call `function(row)` for every position and puts the results side by side, `(B, Tq, W)`.
+    """Call `function(row)` for every position and stack the results, `(B, Tq, W)`.
 
     Args:
         function: from rows `(B, Tq, D)` to elements `(B, Tq)`.

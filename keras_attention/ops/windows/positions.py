@@ -89,7 +89,7 @@ def window_mask(center: Tensor, position: Tensor, half_width: int) -> Tensor:
 
 
 def gaussian(center: Tensor, position: Tensor, half_width: int) -> Tensor:
-    """Favour positions near the centre.
+    """Weigh positions by a Gaussian.
 
         g(s) = exp(-(s - p)^2 / (2 sigma^2)),        sigma = D / 2
 

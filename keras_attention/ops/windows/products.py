@@ -17,8 +17,8 @@ class Products(NamedTuple):
         tanh_gradient: the gradients of query, key and vector. Its last argument is the gradient of
             the scores.
         scatter: `scatter(a, x, position, memory)` is the inverse of gathering: it adds a[b,i,w]
-            x[b,i] to row s[b,i,w] of zeros, as many as the memory has. Many rows may meet in one
-            position, and half precision cannot count that far, so it counts in float32.
+            x[b,i] to row s[b,i,w] of zeros, as many as the memory has. Many rows may add up at
+            one position, too many for half precision, so it sums in float32.
     """
 
     dot: Callable
