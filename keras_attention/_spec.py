@@ -39,12 +39,7 @@ AXES = {
 }
 # The axes whose sizes differ between several memories. All memories have the same batch.
 MEMORY_AXES = {"Tk", "Dk", "Dv"}
-KINDS = {
-    "float": "floating-point",
-    "int": "integer ids",
-    "bool": "boolean",
-    "any": "a tensor",
-}
+KINDS = {"float": "floating-point", "int": "integer ids", "bool": "boolean", "any": "a tensor"}
 # Remedies for errors that shapes and call do not explain.
 REMEDIES = {
     "ids": "Embed ids first: keras.layers.Embedding(vocabulary_size, features)(ids). Cast other "

@@ -234,35 +234,33 @@ def recur(
     """
     params = {name: list(op.params) for name, op in named_ops.items()}
     projections = {name: op.input_projections for name, op in named_ops.items()}
-    recurrence = _Recurrence(step, named_ops)
+    # The recurrence has a gradient of its own.
+    options = {"unroll": unroll, "steps": steps, "all_needed": training, "differentiated": False}
+    recurrence = _Recurrence(step, named_ops, options)
     if DIFFERENTIATES_LOOPS:  # autograd differentiates the steps of a loop itself
         body = functools.partial(recurrence.plain_step, params, constants)
         return scan(body, carry, (projections, inputs), unroll=unroll)
-    forward_loop, backward, compiling = scan, recurrence.backward, capture_compiling()
-    recurrence.options = {"unroll": unroll, "steps": steps, "all_needed": training}
-    recurrence.options["differentiated"] = False  # the recurrence has a gradient of its own
+    forward_loop, backward, settings = scan, recurrence.backward, capture_compiling()
     given = (carry, params, projections), (inputs, constants)
     if execution_context(*leaves(given[0])).compiles_loops:
         # Without training, the forward pass may be exported for a server without XLA.
         forward_loop = jit(scan) if training else scan
-        backward, compiling = jit(backward), compiling._replace(by_caller=True)
+        backward, settings = jit(backward), settings._replace(by_caller=True)
     structure = []
 
     @ops.custom_gradient
     def run(*tensors):
         (carry, params, projections), (inputs, constants) = unflatten_as(given, tensors)
         body = functools.partial(recurrence.forward_step, params, constants)
-        last, (outputs, stored) = forward_loop(
-            body, carry, (projections, inputs), **recurrence.options
-        )
+        last, (outputs, stored) = forward_loop(body, carry, (projections, inputs), **options)
         structure[:] = [results := (last, outputs)]
         # `backward` does not read the other outputs. Holding them would waste memory.
-        read, first = leaves(recurrence.indices), len(leaves(inputs))
+        read, first = set(leaves(recurrence.indices)), len(leaves(inputs))
         held = [x if n in read else None for n, x in enumerate(leaves(outputs), first)]
 
         def gradient(*grad_output):
             grad_output = unflatten_as(results, leaves(grad_output))
-            with compiling.restored():
+            with settings.restored():
                 grads = backward(params, [*held, *stored], grad_output, inputs, constants)
             return (*leaves(grads), *[None] * len(leaves((inputs, constants))))
 
@@ -282,9 +280,9 @@ class _Recurrence:
         options: of the loops.
     """
 
-    def __init__(self, step, named_ops):
-        self.step, self.named_ops = step, named_ops
-        self.indices, self.options = None, {}
+    def __init__(self, step, named_ops, options):
+        self.step, self.named_ops, self.options = step, named_ops, options
+        self.indices = None
 
     def plain_step(self, params, constants, carry, x):
         """Return the new carry and the outputs."""
@@ -345,9 +343,11 @@ class _Recurrence:
             grad = grad_results[name]
             grad_projections[name] = leaves(grad)[: len(op.input_projections)]
             if not op.sums_in_loop:
-                grad_params[name] = op.grad_params(
-                    params[name], residuals[name], grad, *arguments[name]
-                )
+                of_op = residuals[name], arguments[name]
+                # A function may have no gradient at the zeros of steps that did not run.
+                if isinstance(op, AutomaticOp) and self.options["steps"] is not None:
+                    of_op = tree_map(self._with_first_step, of_op)
+                grad_params[name] = op.grad_params(params[name], of_op[0], grad, *of_op[1])
         return grad_carry, {name: grad_params[name] for name in params}, grad_projections
 
     def backward_step(self, prepared, stored, grad_output, inputs, constants):
@@ -387,6 +387,11 @@ class _Recurrence:
                     before = gradients[index]
                     gradients[index] = more if before is None else ops.add(before, more)
         return _at(indices[0], gradients, carry), grad_results, grad_params
+
+    def _with_first_step(self, x):
+        """Put the first step of `(T, ...)` in place of the steps that did not run."""
+        ran = ops.arange(ops.shape(x)[0], dtype="int32") < self.options["steps"]
+        return ops.where(ops.reshape(ran, (-1, *[1] * (len(x.shape) - 1))), x, x[:1])
 
     def _by_op(self, inputs, stored):
         """Return the carry, and the arguments, results and residuals by op."""

@@ -266,40 +266,6 @@ MISTAKES = {
     "an unknown option": (
         lambda: BahdanauAttention(4, scores="dot"),
         "Unrecognized keyword arguments passed to BahdanauAttention: {'scores': 'dot'}",
-        "It takes units, use_bias, weight_norm, normalizer, dropout, seed, and the arguments of "
-        "every Keras layer, such as name.",
-    ),
-    "the heads of another layer": (
-        lambda: LuongAttention(num_heads=2),
-        "{'num_heads': 2}",
-        "For `num_heads`, wrap the layer, as in MultiHead(BahdanauAttention(32), num_heads=4).",
-    ),
-    "the gate of a pooling": (
-        lambda: BahdanauAttention(4, gated=True),
-        "{'gated': True}",
-        "For `gated`, use AttentionPooling, which takes one.",
-    ),
-    "the scale of Keras": (
-        lambda: BahdanauAttention(4, use_scale=True),
-        'For `use_scale`, LuongAttention("general") learns its scale; other scores have none.',
-    ),
-    "the mask of Keras": (
-        lambda: LuongAttention(causal=True, use_causal_mask=True),
-        "For `causal`, pass use_causal_mask=True in the call. For `use_causal_mask`, pass it in",
-    ),
-    "the score of Keras": (
-        lambda: BahdanauAttention(4, score_mode="dot"),
-        "For `score_mode`, use LuongAttention, which takes one.",
-    ),
-    "a misspelled argument": (
-        lambda: BahdanauAttention(64, use_biases=True),
-        "BahdanauAttention: {'use_biases': True}",
-        "For `use_biases`, write use_bias=True.",
-    ),
-    "sequences of a decoder": (
-        lambda: decoder(return_sequences=True),
-        "{'return_sequences': True}",
-        "cell, attention, query, input_feeding, output_mode, return_state, unroll, and the",
     ),
     "a percentage": (lambda: BahdanauAttention(4, dropout=50), "received 50. 50 % is 0.5."),
     "a rate in quotes": (

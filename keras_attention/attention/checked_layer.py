@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import difflib
 import functools
 import inspect
 import types
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import keras
 
-from keras_attention._spec import Spec, check_bool, check_training, describe, masks_by_name
+from keras_attention._spec import Spec, check_bool, check_training, masks_by_name
 from keras_attention._typing import Tensor
 from keras_attention.attention.dropped_masks import warn_of_dropped_masks
 from keras_attention.backend import REVERSES_UNROLLED_MASK, project
@@ -22,39 +21,39 @@ from keras_attention.ops.matmul import cast
 
 __all__ = ["CheckedLayer", "arguments_of", "as_in_a_call", "check_directions", "check_not_fixed"]
 __all__ += ["deserialized", "float_weights", "hold", "raise_not_initialized", "serialized"]
-__all__ += ["traced", "with_weights"]
+__all__ += ["take_dtype", "traced", "updates_weights", "with_weights"]
 
 # For a type checker, no class is hashable.
 cached: Any = functools.cache
 
 FLAGS = ("use_causal_mask", "return_attention_scores")
-# Arguments of other layers, and their substitutes here.
-ELSEWHERE = {
-    "num_heads": "wrap the layer, as in MultiHead(BahdanauAttention(32), num_heads=4)",
-    "key_dim": "use keras.layers.MultiHeadAttention, which takes one",
-    "gated": "use AttentionPooling, which takes one",
-    "score_mode": "use LuongAttention, which takes one",
-    "use_scale": 'LuongAttention("general") learns its scale; other scores have none',
-    "causal": "pass use_causal_mask=True in the call",
-    "use_causal_mask": "pass it in the call",
-    "return_attention_scores": "pass it in the call",
-}
-OF_KERAS = {"activity_regularizer", "trainable", "dtype", "autocast", "name"}
-OF_KERAS |= {"input_shape", "input_dim"}
 # The layers that hold a layer, so that a config says which layers are shared.
 _holders: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 # Attributes, and arguments of the same names, in which layers of Keras hold others.
 _INSIDE = "cell", "cells", "layer"
 
 
-def as_in_a_call(layer: keras.layers.Layer, function: Callable[[], Any]) -> Any:
-    """Run a function with the variables cast as in a call of the layer.
+def as_in_a_call(
+    layer: keras.layers.Layer, function: Callable[[], Any], training: bool | None = None
+) -> Any:
+    """Run a function with the variables cast, and with `training` set, as in a call of the layer.
 
-    A gradient runs hooks again outside of the call, where Keras does not cast variables.
+    A gradient runs hooks again outside of the call, where Keras does neither.
     """
-    if layer.compute_dtype == layer.variable_dtype:
+    if training is None and layer.compute_dtype == layer.variable_dtype:
         return function()
-    return _Caller(function, dtype=layer.dtype_policy, name="caller")()
+    return _Caller(function, dtype=layer.dtype_policy, name="caller")(training=training)
+
+
+def updates_weights(layer: keras.layers.Layer) -> bool:
+    """Return whether a call may assign weights in training, as `BatchNormalization` does."""
+    return layer.trainable and any("float" in x.dtype for x in layer.non_trainable_weights)
+
+
+def take_dtype(options: dict[str, Any], layer: Any) -> None:
+    """Let the constructor arguments `options` have the dtype of a layer that they hold."""
+    if options.get("dtype") is None and isinstance(layer, keras.layers.Layer):
+        options["dtype"] = layer.dtype_policy
 
 
 def float_weights(layer: keras.layers.Layer) -> list[keras.Variable]:
@@ -185,7 +184,7 @@ class _Caller(keras.layers.Layer):
         super().__init__(**kwargs)
         self.function = function
 
-    def call(self, *tensors):
+    def call(self, *tensors, training=None):
         return self.function(*tensors)
 
 
@@ -204,10 +203,6 @@ class CheckedLayer(keras.layers.Layer):
 
         def build(self, *args: Any, **kwargs: Any) -> None:
             """Take the shapes of the arguments of `call`, which each layer names."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        _check_arguments(type(self), kwargs)
-        super().__init__(**kwargs)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if vars(self).get("built"):
@@ -324,34 +319,14 @@ def _count_before_masks(layer: type) -> int:
     return next((n for n, name in enumerate(names) if name.endswith("mask")), len(names))
 
 
-def _arguments_of(layer: type) -> list[str]:
+@cached
+def arguments_of(layer: type) -> list[str]:
     """List the constructor arguments of a class, without those of every Keras layer."""
     own = layer.__mro__[: layer.__mro__.index(keras.layers.Layer)]
     signatures = [inspect.signature(c.__init__) for c in own if "__init__" in vars(c)]
     kinds = {name: x.kind for s in signatures for name, x in s.parameters.items()}
     variadic = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     return [n for n, kind in kinds.items() if n != "self" and kind not in variadic]
-
-
-arguments_of: Callable[[type], list[str]] = functools.cache(_arguments_of)
-
-
-def _check_arguments(layer: type, arguments: dict[str, Any]) -> None:
-    """Raise an error for unknown constructor arguments, with what to write instead."""
-    own = arguments_of(layer)
-    unknown = {name: x for name, x in arguments.items() if name not in own and name not in OF_KERAS}
-    if not unknown:
-        return
-    hints = ""
-    for name, x in unknown.items():
-        close = difflib.get_close_matches(name, own, 1, cutoff=0.8)
-        hint = ELSEWHERE.get(name) or (close and f"write {close[0]}={describe(x)}")
-        hints += f" For `{name}`, {hint}." if hint else ""
-    listed = ", ".join(f"{name!r}: {describe(x)}" for name, x in unknown.items())
-    raise ValueError(
-        f"Unrecognized keyword arguments passed to {layer.__name__}: {{{listed}}}. It takes "
-        f"{', '.join(own)}, and the arguments of every Keras layer, such as name.{hints}"
-    )
 
 
 def _raise_unknown_names(

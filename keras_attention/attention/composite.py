@@ -89,9 +89,8 @@ class Composite(ScoringMixin):
             raise_value_error(self.name, expected, attention, remedy)
         if attention.activity_regularizer is not None:
             expected = f"`{name}` must have no `activity_regularizer`, which would have no effect"
-            raise_value_error(
-                self.name, expected, attention.activity_regularizer, f"Give it to {kind}."
-            )
+            received = attention.activity_regularizer
+            raise_value_error(self.name, expected, received, f"Give it to {kind}.")
         for argument, default in OF_MEMBERS.items():
             if arguments.get(argument, default) != default:
                 example = f"{type(attention).__name__}(..., {argument}=...)"

@@ -1,6 +1,5 @@
 """The protocol of an attention: the hooks of a layer, and the code that runs them."""
 
-import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -31,6 +30,7 @@ from keras_attention.attention.checked_layer import (
     as_in_a_call,
     float_weights,
     raise_not_initialized,
+    updates_weights,
     with_weights,
 )
 from keras_attention.attention.types import Attended, AttendOptions, Memory, Residuals, Window
@@ -413,9 +413,8 @@ class ScoringMixin(CheckedLayer):
         self._check_tensors({**tensors, "position": position})
         for name, x in (("state", state), ("noise", noise)):
             if x is not None and not self.has_state:
-                raise_value_error(
-                    self.name, "this attention has no state", x, f"Leave `{name}` out."
-                )
+                expected = f"`{name}` is for an attention with a state"
+                raise_value_error(self.name, expected, x, "Leave it out.")
         return attend_masked(
             self,
             query,
@@ -436,7 +435,7 @@ class ScoringMixin(CheckedLayer):
             return memory, None
         # Dropping a weight at every step drops a value, so one mask for all steps is enough.
         mask = ops.ones_like(memory.value[:, :, :1])
-        mask = keras.random.dropout(mask, self.dropout, seed=self.seed_generator)
+        mask = keras.random.dropout(mask, self.dropout, seed=self._seed_generator)
         return memory._replace(value=memory.value * mask), None
 
     def _attend(
@@ -498,25 +497,28 @@ class ScoringMixin(CheckedLayer):
         length = ops.shape(memory.value)[1]
         execution = execution_context(query, memory.value)
         longest = longest_whole(execution, 2 * window.half_width + 1, memory.value.shape[-1])
-        may_draw = drop and bool(generator_states(self))
+        may_assign = drop and (bool(generator_states(self)) or updates_weights(self))
         if isinstance(length, int):
             if length <= longest:
                 return None
-            # A compiled part cannot advance a random generator, and is not worth it for one query.
-            if query.shape[1] == 1 or may_draw:
+            # A compiled part cannot assign variables, and is not worth it for one query.
+            if query.shape[1] == 1 or may_assign:
                 return gathered()
             return jit(gathered)() if execution.nests_jit else gathered()
-        # The branches run again for the gradient, so they cannot advance a random generator.
-        if not execution.graph or query.shape[1] == 1 or may_draw:
+        # The branches run again for the gradient, so they cannot assign variables.
+        if not execution.graph or query.shape[1] == 1 or may_assign:
             return None
 
         # A TensorFlow graph does not know the length before it runs. Gradients flow to the
         # arguments of a branch alone, so the weights of the layer are arguments too.
+        def moved(center):
+            return window._replace(center=center)
+
         def branch(read):
             def run(query, key, value, center, *weights):
                 with with_weights(self, weights):
-                    moved = memory._replace(key=key, value=value)
-                    results = read(query, moved, window._replace(center=center))
+                    inputs = query, memory._replace(key=key, value=value), moved(center)
+                    results = as_in_a_call(self, lambda: read(*inputs), options.training)
                 return results[: 1 + weights_wanted]
 
             return run
@@ -562,9 +564,8 @@ class ScoringMixin(CheckedLayer):
         (self.STEP if one_step else self.CALL).check(self.name, tensors, self._sizes)
         if one_step and tensors.get("use_causal_mask"):
             expected = "`use_causal_mask=True` needs a query of rank 3, (batch, steps, features)"
-            raise_value_error(
-                self.name, expected, Description(f"one step, {tuple(tensors['query'].shape)}")
-            )
+            received = Description(f"one step, {tuple(tensors['query'].shape)}")
+            raise_value_error(self.name, expected, received)
         if self.uses_position or tensors.get("position") is not None:
             check_position(self, tensors.get("position"), tuple(tensors["query"].shape))
 
@@ -644,12 +645,10 @@ def finish(
     output = ops.squeeze(output, 1) if one_step else output
     if not options.return_attention_scores:
         return Attended(output, state, None)
-    several = isinstance(weights, list)
-    each = map(
-        functools.partial(cast, dtype=attention.compute_dtype), weights if several else [weights]
-    )
-    each = [*(map(functools.partial(ops.squeeze, axis=1), each) if one_step else each)]
-    return Attended(output, state, each if several else each[0])
+    weights = tree_map(lambda x: cast(x, attention.compute_dtype), weights)
+    if one_step:
+        weights = tree_map(lambda x: ops.squeeze(x, 1), weights)
+    return Attended(output, state, weights)
 
 
 def add_sequence_loss(
@@ -668,7 +667,7 @@ def set_weighing(layer: Any, normalizer: str, dropout: float, seed: int | None) 
     layer.dropout = check_rate(layer.name, "dropout", dropout)
     layer.seed = check_seed(layer.name, seed)
     if layer.dropout > 0:
-        layer.seed_generator = keras.random.SeedGenerator(layer.seed)
+        layer._seed_generator = keras.random.SeedGenerator(layer.seed)
     layer.supports_masking = True
 
 
@@ -678,7 +677,7 @@ def read_values(layer, weights, value, drop, position=None):
     With windows, `position` and the weights are `(B, Tq, W)`: one weight for each position.
     """
     if drop and layer.dropout > 0:
-        weights = keras.random.dropout(weights, layer.dropout, seed=layer.seed_generator)
+        weights = keras.random.dropout(weights, layer.dropout, seed=layer._seed_generator)
     weights = cast(weights, layer.compute_dtype)
     value = cast(value, layer.compute_dtype)
     if position is not None:
@@ -710,22 +709,13 @@ def check_hook(layer: type, name: str, original: Callable) -> None:
 
 def check_window(layer: str, window: Any, shape: tuple) -> None:
     """Check the result of the hook `window` for a query `(B, Tq, Dq)`."""
-    center, width = window, None
-    if isinstance(window, Window):
-        center, width = window.center, window.half_width
-    if (
-        width is None
-        or not is_integer(width)
-        or width < 1
-        or not is_tensor(center, "float", *shape[:2])
-    ):
-        expected = (
-            "`window` must return None or Window(center, half_width): floating-point centers "
-        )
-        expected += f"of shape {tuple(shape[:2])}, and a positive integer"
-        raise_value_error(
-            layer, expected, Description(f"half_width={width!r:.80}, center={describe(center)}")
-        )
+    width: Any = window.half_width if isinstance(window, Window) else None
+    center = window.center if isinstance(window, Window) else window
+    if not (is_integer(width) and width >= 1 and is_tensor(center, "float", *shape[:2])):
+        expected = "`window` must return None or Window(center, half_width): floating-point "
+        expected += f"centers of shape {tuple(shape[:2])}, and a positive integer"
+        received = Description(f"half_width={width!r:.80}, center={describe(center)}")
+        raise_value_error(layer, expected, received)
 
 
 def check_position(layer: Any, position: Any, query_shape: tuple) -> None:
@@ -735,14 +725,12 @@ def check_position(layer: Any, position: Any, query_shape: tuple) -> None:
         expected = "`position` is for attentions that count steps, such as local-m"
         raise_value_error(layer.name, expected, position, "Leave it out.")
     if one_step:
-        right = is_integer(position) and position >= 0
-        right = right or is_tensor(position, "int") or is_tensor(position, "int", query_shape[0])
-        wanted = f"an integer from 0, or integers of shape ({query_shape[0]},)"
+        right = (is_integer(position) and position >= 0) or is_tensor(position, "int")
         remedy = "Pass position=i, with i = 0, 1, 2 and so on, to the call or to attend()."
     else:
-        right = position is None or is_tensor(position, "int", *query_shape[:2])
-        wanted = f"integers of shape {query_shape[:2]}"
-        remedy = "Leave it out to count from 0."
+        right, remedy = position is None, "Leave it out to count from 0."
+    right = right or is_tensor(position, "int", *query_shape[:-1])
+    wanted = f"{'an integer from 0, or ' * one_step}integers of shape {query_shape[:-1]}"
     if not right:
         expected = f"`position`, the numbers of the steps of the query, must be {wanted}"
         raise_value_error(layer.name, expected, position, remedy)

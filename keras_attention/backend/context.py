@@ -1,4 +1,4 @@
-"""Where code runs, and what the user chose with `compiling`, the only hidden state."""
+"""Execution context and the setting of `compiling`, the only hidden state."""
 
 import contextlib
 import contextvars
@@ -22,7 +22,7 @@ class Compiling(NamedTuple):
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
-        """Make these settings hold again. Not even they overrule `compiling(False)` around them."""
+        """Restore these settings. They do not override an enclosing `compiling(False)`."""
         choice, by_caller = current_compiling.get()
         choice = choice if choice is False or self.choice is None else self.choice
         token = current_compiling.set(Compiling(choice, by_caller or self.by_caller))
@@ -32,13 +32,13 @@ class Compiling(NamedTuple):
             current_compiling.reset(token)
 
 
-# The settings that hold now.
+# The current settings.
 current_compiling = contextvars.ContextVar("keras_attention_compiling", default=Compiling())  # noqa: B039
 
 
 @contextlib.contextmanager
 def compiling(choice: bool | None) -> Iterator[None]:
-    """Chooses, within this context, whether XLA compiles the heavy functions separately.
+    """Choose, within this context, whether XLA compiles the heavy functions separately.
 
     This matters on TensorFlow only, and only outside functions that TensorFlow compiles as a whole;
     JAX compiles everything. By default, XLA compiles the heavy functions in eager code, in
@@ -49,7 +49,7 @@ def compiling(choice: bool | None) -> Iterator[None]:
 
     Args:
         choice: True compiles for unknown shapes too; False never compiles; None changes nothing.
-            An inner context cannot overrule a False around it.
+            An inner context cannot override an outer False.
 
     Raises:
         ValueError: `choice` is not True, False or None.
@@ -74,7 +74,7 @@ class ExecutionContext(NamedTuple):
 
     Attributes:
         backend: the key of measured sizes, "tensorflow", "jax" or "torch".
-        device: "cpu" or "gpu". Of TensorFlow and JAX, what they use by default.
+        device: "cpu" or "gpu". TensorFlow and JAX: the default device.
         graph: True if TensorFlow is building a graph.
         static: True if all sizes are static, so one compiled program serves every call.
         compiled_by: "caller" if TensorFlow compiles the code around the function as a whole;
@@ -111,6 +111,6 @@ class ExecutionContext(NamedTuple):
     def vectorizes(self) -> bool:
         """True if the steps of a loop are differentiated side by side, where they can be.
 
-        TensorFlow cannot vectorise functions that have gradients of their own. A CPU takes longer.
+        TensorFlow cannot vectorise custom gradients. On a CPU, vectorised steps are slower.
         """
         return self.backend == "jax" and self.device == "gpu"

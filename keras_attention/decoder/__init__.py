@@ -6,10 +6,4 @@ from keras_attention.decoder.decoder_stack import DecoderStack
 from keras_attention.decoder.feature_attention import FeatureAttention
 from keras_attention.decoder.residual_cells import ResidualRNNCells
 
-__all__ = [
-    "AttentionRNN",
-    "DecoderStack",
-    "DecoderState",
-    "FeatureAttention",
-    "ResidualRNNCells",
-]
+__all__ = ["AttentionRNN", "DecoderStack", "DecoderState", "FeatureAttention", "ResidualRNNCells"]

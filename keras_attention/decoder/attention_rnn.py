@@ -15,6 +15,7 @@ from keras_attention._spec import (
     raise_value_error,
 )
 from keras_attention._typing import Shape, Tensor
+from keras_attention.attention.checked_layer import take_dtype, updates_weights
 from keras_attention.attention.scoring import ScoringMixin, attend_masked
 from keras_attention.attention.types import DecoderState
 from keras_attention.backend import (
@@ -130,8 +131,7 @@ class AttentionRNN(Decoder):
         **kwargs: Any,
     ) -> None:
         cells = list(cell) if isinstance(cell, (list, tuple)) else [cell]
-        if kwargs.get("dtype") is None and cells and not isinstance(cells[0], type):
-            kwargs["dtype"] = getattr(cells[0], "dtype_policy", None)
+        take_dtype(kwargs, next(iter(cells), None))
         super().__init__(**kwargs)
         wanted = "a Keras RNN cell with a `state_size`, such as keras.layers.GRUCell(256), or a "
         cells = check_cells(self.name, "cell", cell, f"{wanted}list of cells")
@@ -178,7 +178,9 @@ class AttentionRNN(Decoder):
         position, last_position = step_positions(sequences, state.position, mask)
         options = {"return_attention_scores": scores_wanted, "training": training}
         as_ops = runs_as_ops(self.cell, training) and all(map(is_floating, leaves(state.attention)))
-        as_ops = as_ops and not (self.attends_inside and samples_in_step(self.attention))
+        if self.attends_inside:
+            as_ops = as_ops and not samples_in_step(self.attention)
+            as_ops = as_ops and not (training and updates_weights(self.attention))
         # The loop is time-major.
         given = tree_map(swap_steps, (sequences, mask, position)), memory, state[:3]
         with compiling(True if training else None):
@@ -264,7 +266,7 @@ class AttentionRNN(Decoder):
             output, cells = step_ops.cell(call, x, attended, cells, dropout)
         new = cells, attended if self.input_feeding else None, state
         output = self._joined(output, attended) if step_ops.attends else output
-        return new if mask is None else where_valid(mask, new, carry), (output, weights)
+        return where_valid(mask, new, carry), (output, weights)
 
     def _call_cell(self, call, inputs, feed, states, dropout=None):
         inputs = inputs if feed is None else ops.concatenate([inputs, feed], axis=-1)
@@ -284,12 +286,8 @@ class AttentionRNN(Decoder):
         if self.unroll and not (isinstance(shape[1], int) and shape[1] <= MAX_UNROLLED_STEPS):
             expected = "`unroll=True` copies the loop for every step. It needs a known number of "
             remedy = "Give the number to keras.Input, or leave `unroll` out."
-            raise_value_error(
-                self.name,
-                f"{expected}steps, at most {MAX_UNROLLED_STEPS}",
-                Description(shape),
-                remedy,
-            )
+            expected += f"steps, at most {MAX_UNROLLED_STEPS}"
+            raise_value_error(self.name, expected, Description(shape), remedy)
 
     @property
     def _state_sizes(self) -> list:
@@ -338,6 +336,6 @@ def samples_in_step(attention: ScoringMixin) -> bool:
     """
     if not attention.non_trainable_variables:
         return False
-    own = [getattr(one, "seed_generator", None) for one in attention._members()]
+    own = [getattr(one, "_seed_generator", None) for one in attention._members()]
     before_loop = {id(x.state) for x in own if x is not None}
     return any(id(x) not in before_loop for x in generator_states(attention))

@@ -7,6 +7,7 @@ import keras
 from keras import tree
 
 from keras_attention._spec import Description, instance_hint, is_cell, raise_value_error
+from keras_attention.attention.checked_layer import updates_weights
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.backend import execution_context, ops, value_of
 from keras_attention.ops.random import generator_states
@@ -101,11 +102,12 @@ def with_constant_weights(layer, run):
 
     A TensorFlow graph that reads a weight inside a loop stores it for the gradient at every step,
     and a compiled graph copies it. They are not read before it under mixed precision, which casts
-    weights inside the loop, when unrolling, and for cells with non-trainable weights.
+    weights inside the loop, when unrolling, and where steps may assign weights.
     """
     floating = [weight.dtype for weight in layer.weights if "float" in weight.dtype]
     mixed = any(dtype != layer.compute_dtype for dtype in floating)
     changing = layer.unroll or getattr(layer.cell, "non_trainable_weights", None)
+    changing = changing or updates_weights(getattr(layer, "attention", layer))
     if mixed or changing or not execution_context().graph:
         return run()
     states = generator_states(layer)
@@ -124,14 +126,12 @@ def check_cells(layer: str, name: str, argument: Any, wanted: str) -> list:
     cells = list(argument) if isinstance(argument, (list, tuple)) else [argument]
     wrong = [one for one in cells if isinstance(one, type) or not is_cell(one)]
     if wrong or not cells:
-        raise_value_error(
-            layer, f"`{name}` must be {wanted}", argument, _cell_of(wrong[0]) if wrong else ""
-        )
+        remedy = _cell_of(wrong[0]) if wrong else ""
+        raise_value_error(layer, f"`{name}` must be {wanted}", argument, remedy)
     if len({id(one) for one in cells}) < len(cells):
         remedy = f"Make each: [keras.layers.GRUCell(256) for _ in range({len(cells)})]."
-        raise_value_error(
-            layer, f"`{name}` must not hold one cell more than once", argument, remedy
-        )
+        expected = f"`{name}` must not hold one cell more than once"
+        raise_value_error(layer, expected, argument, remedy)
     return cells
 
 
@@ -154,10 +154,9 @@ def check_output(layer: str, cell: Any, hidden: Any, states: Any = None) -> None
     name = getattr(last_cell(cell), "name", type(cell).__name__)
     if wrong_size:
         expected = f"the cell {name} must return {size} features, its `output_size` or first state"
+        received = Description(f"an output of {hidden.shape[-1]} features")
         remedy = f"Give the cell the attribute `output_size = {hidden.shape[-1]}`."
-        raise_value_error(
-            layer, expected, Description(f"an output of {hidden.shape[-1]} features"), remedy
-        )
+        raise_value_error(layer, expected, received, remedy)
     expected = 'with query="previous" the query is the output of the cell at the step before, '
     expected += f"which the cell {name} must keep as its first state"
     remedy = 'Or give the cell a method `query(states)` that returns it, or use query="current".'

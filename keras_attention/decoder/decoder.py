@@ -17,11 +17,7 @@ from keras_attention._spec import (
 )
 from keras_attention._typing import Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
-from keras_attention.attention.scoring import (
-    add_sequence_loss,
-    build_attention,
-    check_attention,
-)
+from keras_attention.attention.scoring import add_sequence_loss, build_attention, check_attention
 from keras_attention.attention.types import DecoderState, Memory
 from keras_attention.backend import leaves, ops
 from keras_attention.decoder.padding import cut_empty, pad_empty
@@ -49,11 +45,7 @@ class Decoder(CheckedLayer):
         *("sequences: float[B T D]", "memory: float[B Tk Dv]"),
         *("sequences_mask: bool[B T]?", "memory_mask: bool[B Tk]?"),
     )
-    STEP = Spec(
-        "memory: float[B Tk Dv]",
-        "inputs: float[B D]",
-        call="step(inputs, state, memory)",
-    )
+    STEP = Spec("memory: float[B Tk Dv]", "inputs: float[B D]", call="step(inputs, state, memory)")
     input_feeding = return_state = False
 
     def _take_attention(self, attention, what, parts):
@@ -66,12 +58,9 @@ class Decoder(CheckedLayer):
             dtype = getattr(part, "compute_dtype", self.compute_dtype)
             if dtype != self.compute_dtype:
                 expected = f"{what}, attention and decoder must compute in one dtype"
-                received = Description(
-                    f"{self.compute_dtype} for the decoder, {dtype} for `{name}`"
-                )
-                raise_value_error(
-                    self.name, expected, received, "Give all of them the same `dtype`."
-                )
+                received = f"{self.compute_dtype} for the decoder, {dtype} for `{name}`"
+                remedy = "Give all of them the same `dtype`."
+                raise_value_error(self.name, expected, Description(received), remedy)
         self.attention = attention
         count = attention.memory_count
         self.CALL, self.STEP = self.CALL.for_memories(count), self.STEP.for_memories(count)
@@ -159,8 +148,9 @@ class Decoder(CheckedLayer):
         position = ops.zeros((batch,), "int32")
         # Without the position, the last tensor may be an integer state of the attention.
         complete = len(states) in (0, len(cells), sum(map(len, groups.values())))
-        if attention.uses_position and not complete and is_tensor(states[-1], "int", None):
-            *states, position = states
+        counts = attention.uses_position and not complete
+        if counts and is_tensor(states[-1], "int", value.shape[0]):
+            position = ops.cast(states.pop(), "int32")
         check_states(self.name, "initial_state", states, groups, value.shape[0])
         shapes = [*cells, *input_feed]
         if states[len(shapes) :]:
@@ -193,16 +183,13 @@ class Decoder(CheckedLayer):
             expected = "`state` must be the DecoderState that get_initial_state(memory) or the "
             remedy = "Start from states of an encoder: get_initial_state(memory, initial_state)."
             raise_value_error(self.name, f"{expected}previous step returned", state, remedy)
-        states = tree.flatten(
-            state.cells if state.input_feed is None else (state.cells, state.input_feed)
-        )
+        states = leaves(state[:2])
         check_states(self.name, "state", states, self._state_shapes, sizes.get("B"))
         if self.attention.has_state:
             if state.attention is None:
-                expected = "`state` must hold the state of the attention, as get_initial_state("
-                raise_value_error(
-                    self.name, f"{expected}memory) or the previous step returned it", None
-                )
+                expected = "`state` must hold the state of the attention, as "
+                expected += "get_initial_state(memory) or the previous step returned it"
+                raise_value_error(self.name, expected, None)
             state = state._replace(attention=self.attention._state(memory, state.attention))
         return self._step(inputs, state, memory)
 

@@ -7,6 +7,7 @@ import keras
 
 from keras_attention._spec import Description, raise_value_error
 from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention.attention.checked_layer import take_dtype
 from keras_attention.attention.scoring import ScoringMixin, attend_masked
 from keras_attention.attention.types import DecoderState, Memory
 from keras_attention.backend import compiling, execution_context, ops, swap_steps, tree_map
@@ -85,8 +86,7 @@ class DecoderStack(Decoder):
 
     def __init__(self, rnns: Iterable[Any], attention: ScoringMixin, **kwargs: Any) -> None:
         rnns = list(rnns) if isinstance(rnns, Iterable) else [rnns]
-        if kwargs.get("dtype") is None and rnns:
-            kwargs["dtype"] = getattr(rnns[0], "dtype_policy", None)
+        take_dtype(kwargs, next(iter(rnns), None))
         super().__init__(**kwargs)
         check_rnns(self.name, rnns)
         self.rnns = rnns
@@ -102,7 +102,7 @@ class DecoderStack(Decoder):
             width = output_size(rnn.cell) + self._attention_size
 
     def _unroll(self, sequences, memory, state, mask, scores_wanted, training):
-        """Run all steps; return the first state, because no call returns the last one."""
+        """Run all steps; return None for the last state, which no call returns."""
         sequences, back = ops.cast(sequences, self.compute_dtype), None
         if mask is not None:
             # With the valid steps first, no layer needs a mask, which cuDNN may not accept: later
@@ -110,9 +110,11 @@ class DecoderStack(Decoder):
             forth, back = _valid_first(mask)
             sequences = ops.take_along_axis(sequences, forth, axis=1)
             mask = ops.squeeze(ops.take_along_axis(ops.expand_dims(mask, 2), forth, axis=1), 2)
-        first, *others = self.rnns
-        of_first, *of_others = state.cells
-        outputs = run_rnn(first, sequences, of_first, training)
+
+        def run(rnn, inputs, states):
+            return run_rnn(rnn, inputs, states, training), None
+
+        outputs, _ = run(self.rnns[0], sequences, state.cells[0])
         count = ops.arange(ops.shape(sequences)[1], dtype="int32")
         attended = attend_masked(
             self.attention,
@@ -124,35 +126,37 @@ class DecoderStack(Decoder):
             return_attention_scores=scores_wanted,
             training=training,
         )
-        for n, (rnn, states) in enumerate(zip(others, of_others, strict=True)):
-            joined = ops.concatenate([outputs, attended.output], axis=-1)
-            hidden = run_rnn(rnn, joined, states, training)
-            outputs = ops.add(outputs, hidden) if n else hidden
+        outputs, _ = self._run_upper(run, outputs, attended.output, state.cells[1:])
         outputs, weights = tree_map(lambda x: zero_masked(x, mask), (outputs, attended.weights))
         if back is not None:
             outputs, weights = tree_map(
                 lambda x: ops.take_along_axis(x, back, axis=1), (outputs, weights)
             )
-        return outputs, weights, state
+        return outputs, weights, None
+
+    def _run_upper(self, run, outputs, context, states):
+        """Run the upper layers on the outputs and the context; return their states too."""
+        new = []
+        for n, (rnn, state) in enumerate(zip(self.rnns[1:], states, strict=True)):
+            hidden, state = run(rnn, ops.concatenate([outputs, context], axis=-1), state)
+            outputs = ops.add(outputs, hidden) if n else hidden
+            new.append(state)
+        return outputs, new
 
     def _step(
         self, inputs: Tensor, state: DecoderState, memory: Memory
     ) -> tuple[Tensor, DecoderState, Tensor]:
-        position = state.position
-        first, *others = self.rnns
-        of_first, *of_others = state.cells
-        inputs = ops.cast(inputs, self.compute_dtype)
-        outputs, states = first.cell(inputs, of_first)
+        def run(rnn, inputs, states):
+            output, states = rnn.cell(inputs, states)
+            return output, as_states(rnn.cell, states)
+
+        inputs, position = ops.cast(inputs, self.compute_dtype), state.position
+        outputs, first = run(self.rnns[0], inputs, state.cells[0])
         attended = attend_masked(
             self.attention, outputs, memory, state.attention, position=position
         )
-        new = [as_states(first.cell, states)]
-        for n, (rnn, states) in enumerate(zip(others, of_others, strict=True)):
-            joined = ops.concatenate([outputs, attended.output], axis=-1)
-            hidden, states = rnn.cell(joined, states)
-            outputs = ops.add(outputs, hidden) if n else hidden
-            new.append(as_states(rnn.cell, states))
-        state = DecoderState(new, None, attended.state, position + 1)
+        outputs, new = self._run_upper(run, outputs, attended.output, state.cells[1:])
+        state = DecoderState([first, *new], None, attended.state, position + 1)
         return outputs, state, attended.weights
 
     @property
@@ -202,7 +206,7 @@ def _wants_its_call(rnn, sequences, training):
 
 
 def _valid_first(mask):
-    """Indices `(B, T, 1)` that put the valid steps first in their order, and that undo this."""
+    """Return indices `(B, T, 1)` that move valid steps first, in order, and their inverse."""
     count = ops.cast(mask, "int32")
     valid, masked = ops.cumsum(count, axis=1), ops.cumsum(1 - count, axis=1)
     position = ops.where(mask, valid, valid[:, -1:] + masked) - 1

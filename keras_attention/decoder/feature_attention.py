@@ -14,7 +14,7 @@ from keras_attention._spec import (
     raise_value_error,
 )
 from keras_attention._typing import Shape, Tensor
-from keras_attention.attention.checked_layer import CheckedLayer
+from keras_attention.attention.checked_layer import CheckedLayer, take_dtype
 from keras_attention.attention.scoring import NORMALIZERS
 from keras_attention.backend import leaves, ops, swap_steps, where_valid
 from keras_attention.decoder.cells import (
@@ -99,8 +99,7 @@ class FeatureAttention(CheckedLayer):
         unroll: bool = False,
         **kwargs: Any,
     ) -> None:
-        if kwargs.get("dtype") is None and not isinstance(cell, type):
-            kwargs["dtype"] = getattr(cell, "dtype_policy", None)
+        take_dtype(kwargs, cell)
         super().__init__(**kwargs)
         wanted = "a Keras RNN cell with a `state_size`, such as keras.layers.LSTMCell(64)"
         # A list would be a stack, which keras.layers.StackedRNNCells makes.

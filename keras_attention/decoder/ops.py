@@ -348,10 +348,10 @@ class AttentionOp(AutomaticOp):
         """Attend without a gradient of its own, in place of the `call` of `recur`."""
         return self.forward([], *args)[0]
 
-    def forward(self, params, *args, residuals=None, casts=True):
-        if self.casts and casts:
-            again = functools.partial(self.forward, params, *args, residuals=residuals, casts=False)
-            return as_in_a_call(self.attention, again)
+    def forward(self, params, *args, residuals=None, calls=True):
+        if calls and (self.casts or residuals is not None):  # a gradient has residuals
+            again = functools.partial(self.forward, params, *args, residuals=residuals, calls=False)
+            return as_in_a_call(self.attention, again, self.options.training)
         (query, state, noise, position), memory = args, self.memory
         scope = contextlib.nullcontext()
         if params:

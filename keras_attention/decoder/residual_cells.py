@@ -9,7 +9,7 @@ from keras import tree
 from keras_attention._spec import Description, raise_value_error
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import ops
-from keras_attention.decoder.cells import check_cells
+from keras_attention.decoder.cells import check_cells, output_size, query_of
 
 __all__ = ["ResidualRNNCells"]
 
@@ -57,9 +57,7 @@ class ResidualRNNCells(keras.layers.StackedRNNCells):
             "a list of Keras RNN cells, such as [keras.layers.GRUCell(256) for _ in range(2)]",
         )
         super().__init__(cells, **kwargs)
-        sizes = [
-            getattr(cell, "output_size", None) or tree.flatten(cell.state_size)[0] for cell in cells
-        ]
+        sizes = [*map(output_size, cells)]
         if len(sizes) < 2 or len(set(sizes)) > 1:
             expected = "`cells` must be at least two cells with the same number of units, because "
             received = Description(f"{len(sizes)} of {sizes} units")
@@ -78,5 +76,5 @@ class ResidualRNNCells(keras.layers.StackedRNNCells):
 
     def query(self, states: Nested) -> Tensor:
         """Return the output that belongs to the states: the query before the cell."""
-        first = [tree.flatten(state)[0] for state in states]
-        return sum(first[1:], first[0])
+        first, *others = map(query_of, self.cells, states)
+        return sum(others, first)

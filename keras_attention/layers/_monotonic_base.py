@@ -9,10 +9,7 @@ from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Size
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory, Step
 from keras_attention.backend import ops
-from keras_attention.layers._base_score import (
-    initial_weights,
-    set_base_attention,
-)
+from keras_attention.layers._base_score import initial_weights, set_base_attention
 from keras_attention.ops.masks import last_valid
 
 STOP = 50.0  # a score whose sigmoid is one
@@ -47,7 +44,7 @@ class MonotonicBase(RecurrentScoringMixin):
                 self.name, "initial_gain", initial_gain, 0
             )
         if self.noise > 0 and self.dropout == 0:
-            self.seed_generator = keras.random.SeedGenerator(self.seed)
+            self._seed_generator = keras.random.SeedGenerator(self.seed)
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
@@ -65,7 +62,7 @@ class MonotonicBase(RecurrentScoringMixin):
             return None
         shape = steps, *ops.shape(memory.value)[:2]
         return keras.random.normal(
-            shape, stddev=self.noise, dtype=self.score_dtype, seed=self.seed_generator
+            shape, stddev=self.noise, dtype=self.score_dtype, seed=self._seed_generator
         )
 
     def _noisy_scores(self, step: Step) -> tuple[Tensor, Tensor | None]:

@@ -9,10 +9,7 @@ from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Tens
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory
 from keras_attention.backend import ops
-from keras_attention.layers._base_score import (
-    location_score,
-    set_base_attention,
-)
+from keras_attention.layers._base_score import location_score, set_base_attention
 from keras_attention.ops.masks import mean_or_zero
 
 __all__ = ["CoverageAttention"]

@@ -9,10 +9,7 @@ from keras_attention._typing import Nested, RecurrentScoringOptions, Shape, Tens
 from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory, Step
 from keras_attention.backend import batched_matmul, ops
-from keras_attention.layers._base_score import (
-    initial_weights,
-    set_base_attention,
-)
+from keras_attention.layers._base_score import initial_weights, set_base_attention
 from keras_attention.ops.masks import all_of
 from keras_attention.ops.shift import shift
 

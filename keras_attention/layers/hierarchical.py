@@ -24,11 +24,7 @@ from keras_attention._spec import (
     raise_value_error,
 )
 from keras_attention._typing import LayerOptions, Tensor, TensorShape
-from keras_attention.attention.checked_layer import (
-    CheckedLayer,
-    check_directions,
-    traced,
-)
+from keras_attention.attention.checked_layer import CheckedLayer, check_directions, traced
 from keras_attention.attention.scoring import NORMALIZERS
 from keras_attention.backend import ops
 from keras_attention.layers.pooling import AttentionPooling

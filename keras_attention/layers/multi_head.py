@@ -7,6 +7,7 @@ import keras
 
 from keras_attention._spec import MAX_SEED, Description, check_int, is_integer, raise_value_error
 from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention.attention.checked_layer import take_dtype
 from keras_attention.attention.composite import Composite, ends
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.attention.types import Memory
@@ -82,8 +83,7 @@ class MultiHead(Composite):
     """
 
     def __init__(self, attention: ScoringMixin, num_heads: int, **kwargs: Any) -> None:
-        if kwargs.get("dtype") is None and isinstance(attention, keras.layers.Layer):
-            kwargs["dtype"] = attention.dtype_policy
+        take_dtype(kwargs, attention)
         super().__init__(**kwargs)
         self._check_member("attention", attention, kwargs, "head")
         self.num_heads = check_int(self.name, "num_heads", num_heads)
@@ -98,9 +98,8 @@ class MultiHead(Composite):
         if heads > size:
             expected = "`num_heads` must be at most the number of features of `value`, of which "
             expected += "each head reads a part"
-            raise_value_error(
-                self.name, expected, Description(f"num_heads={heads}, and {size} features")
-            )
+            received = Description(f"num_heads={heads}, and {size} features")
+            raise_value_error(self.name, expected, received)
         sizes = [size // heads + (n < size % heads) for n in range(heads)]
         self._ends = ends(sizes)
         self.value_kernel = self.add_weight((size, size), name="value_kernel")

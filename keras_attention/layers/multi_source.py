@@ -7,6 +7,7 @@ import keras
 
 from keras_attention._spec import Description, raise_value_error
 from keras_attention._typing import Tensor
+from keras_attention.attention.checked_layer import take_dtype
 from keras_attention.attention.composite import Composite, ends
 from keras_attention.attention.scoring import ScoringMixin, build_attention
 from keras_attention.attention.types import Memory
@@ -78,9 +79,7 @@ class MultiSource(Composite):
 
     def __init__(self, attentions: Iterable[ScoringMixin], **kwargs: Any) -> None:
         attentions = list(attentions) if isinstance(attentions, Iterable) else [attentions]
-        first = next(iter(attentions), None)
-        if kwargs.get("dtype") is None and isinstance(first, keras.layers.Layer):
-            kwargs["dtype"] = first.dtype_policy
+        take_dtype(kwargs, next(iter(attentions), None))
         super().__init__(**kwargs)
         self._check_attentions(attentions, kwargs)
         self.attentions: Any = attentions
@@ -159,12 +158,10 @@ class MultiSource(Composite):
         for n, one in enumerate(attentions):
             self._check_member(f"attentions[{n}]", one, arguments)
         if len({id(one) for one in attentions}) < len(attentions):
-            raise_value_error(
-                self.name, "`attentions` must not hold the same attention twice", attentions
-            )
+            expected = "`attentions` must not hold the same attention twice"
+            raise_value_error(self.name, expected, attentions)
         dtypes = [one.compute_dtype for one in attentions]
         if set(dtypes) != {self.compute_dtype}:
             expected = f"`attentions` must compute in the dtype of the layer, {self.compute_dtype}"
-            raise_value_error(
-                self.name, expected, Description(dtypes), "Give all of them the same `dtype`."
-            )
+            remedy = "Give all of them the same `dtype`."
+            raise_value_error(self.name, expected, Description(dtypes), remedy)

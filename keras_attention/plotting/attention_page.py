@@ -51,9 +51,8 @@ def attention_page(
     target = string_list(where, "target", target)
     maps = dict(weights) if isinstance(weights, Mapping) else {"": weights}
     if not maps or not target:
-        raise_value_error(
-            where, "expected at least one map and one target token", [weights, target]
-        )
+        expected = "expected at least one map and one target token"
+        raise_value_error(where, expected, [weights, target])
     values, panels = [], []
     for name, weights in maps.items():
         shape, sizes = "(target tokens, source tokens)", (len(target), len(source))

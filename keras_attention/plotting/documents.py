@@ -97,9 +97,8 @@ def read_document(document: Document) -> tuple[Document, list[Sentence]]:
     document = document._replace(**texts)
     where, probability = texts["name"] or "document", document.probability
     if probability is not None and not (is_number(probability) and 0 <= probability < 1.001):
-        raise_value_error(
-            where, "`probability` must be a number from 0 to 1, no percentage", probability
-        )
+        expected = "`probability` must be a number from 0 to 1, no percentage"
+        raise_value_error(where, expected, probability)
     words = string_list(where, "words", document.words, "sentences")
     weights = document.sentence_weights
     weights = checked(
@@ -115,9 +114,8 @@ def read_document(document: Document) -> tuple[Document, list[Sentence]]:
         own = string_list(where, f"words[{n}]", words[n], "words")
         gaps = [" "] * len(own) if document.gaps is None else list(document.gaps[n])
         if len(gaps) != len(own):
-            raise_value_error(
-                where, f"`gaps[{n}]` must hold the text before each of {len(own)} words", gaps
-            )
+            expected = f"`gaps[{n}]` must hold the text before each of {len(own)} words"
+            raise_value_error(where, expected, gaps)
         name, sizes = f"word_weights[{n}]", (len(own),)
         each = checked(where, name, document.word_weights[n], "(words,)", sizes, padded=True)
         share = weight / (largest or 1)

@@ -82,9 +82,8 @@ def plot_hops(*samples: Hops, ax: Any = None) -> Figure:
     """
     if not samples or not all(isinstance(sample, Hops) for sample in samples):
         expected = "expected one or more `Hops(memories, weights, ...)`"
-        raise_value_error(
-            "plot_hops", expected, samples, "Write plot_hops(*samples) for a list of them."
-        )
+        remedy = "Write plot_hops(*samples) for a list of them."
+        raise_value_error("plot_hops", expected, samples, remedy)
     entries = [_checked(sample) for sample in samples]
     rows = [_most_read(sample) for sample in entries]
     columns = min(2, len(entries))

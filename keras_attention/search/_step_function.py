@@ -77,9 +77,8 @@ def check_outputs(outputs: object, expected: dict[str, tuple | None]) -> None:
 def check_logits(logits: Tensor, end_token: int) -> None:
     size = logits.shape[-1]
     if size is None:
-        raise_value_error(
-            "search", "`step` must return logits for a known number of tokens", logits
-        )
+        expected = "`step` must return logits for a known number of tokens"
+        raise_value_error("search", expected, logits)
     if size <= end_token:
         expected = f"`end_token` must be one of the {size} tokens of the logits, 0 to {size - 1}"
         raise_value_error("search", expected, end_token)

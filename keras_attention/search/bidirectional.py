@@ -89,11 +89,8 @@ def bidirectional_search(
     for name, x in pairs.items():
         if not isinstance(x, (list, tuple)) or len(x) != 2:
             expected = f"`{name}` must be a pair, one for the left-to-right model and one for the "
-            raise_value_error(
-                "bidirectional_search",
-                f"{expected}right-to-left model",
-                Description(describe_length(x)),
-            )
+            received = Description(describe_length(x))
+            raise_value_error("bidirectional_search", f"{expected}right-to-left model", received)
 
     tokens = {"start_token": start_token, "end_token": end_token, "max_length": max_length}
     tokens |= {"limit": limit}

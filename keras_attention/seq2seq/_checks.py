@@ -59,11 +59,7 @@ def check_layers(*values: Any) -> None:
         ("decoder", not (hard and feeds), f"must {INDEPENDENT}"),
         ("target_embedding", not tied or reversible, f"must be a {REVERSIBLE}"),
         ("end_token", end not in (start, pad), "must differ from `start_token` and `pad_token`"),
-        (
-            "pad_token",
-            pads == [pad, pad],
-            "must be that of the encoder and of the head",
-        ),
+        ("pad_token", pads == [pad, pad], "must be that of the encoder and of the head"),
     ):
         check("Seq2Seq", right, f"`{name}` {expected}", arguments[name])
     check_directions("Seq2Seq", encoder)

@@ -29,15 +29,9 @@ def write_saved_model(
         sources: symbolic sources; None for strings.
         tracked: the models, tables and tokenizers that `serve` uses.
     """
-    backend = keras.backend.backend()
+    where, backend = "export_generate", keras.backend.backend()
     remedy = "Save the model as a .keras file, and load it with KERAS_BACKEND=tensorflow."
-    check(
-        "export_generate",
-        backend == "tensorflow",
-        "the backend must be tensorflow",
-        backend,
-        remedy,
-    )
+    check(where, backend == "tensorflow", "the backend must be tensorflow", backend, remedy)
     import tensorflow as tf
 
     path = pathlib.Path(path).absolute()
@@ -45,7 +39,7 @@ def write_saved_model(
     saved = "saved_model.pb" in inside and inside <= SAVED_MODEL
     free = saved or not path.exists() or (path.is_dir() and not inside)
     expected = "`path` must be a new or empty folder, or a SavedModel, which is replaced"
-    check("export_generate", free, expected, Description(f"{path}, which holds other files"))
+    check(where, free, expected, Description(f"{path}, which holds other files"))
     text = tf.TensorSpec((None,), tf.string, name="source")
     signature = [text if sources is None else _specs(sources)]
     archive: Any = keras.export.ExportArchive()  # of the backend

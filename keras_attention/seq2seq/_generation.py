@@ -386,12 +386,10 @@ class Generator(keras.Model):
         if n_best is None:
             return samples if samples > 1 else None
         if search != "beam":
-            raise_value_error(
-                self.name, '`n_best` needs search="beam"', search, "Leave `n_best` out."
-            )
-        return check_int(
-            self.name, "n_best", n_best, 1, most, "`beam_width` is the largest `n_best`."
-        )
+            expected = '`n_best` needs search="beam"'
+            raise_value_error(self.name, expected, search, "Leave `n_best` out.")
+        remedy = "`beam_width` is the largest `n_best`."
+        return check_int(self.name, "n_best", n_best, 1, most, remedy)
 
     def _arrays(self, *arrays):
         """Convert a source and its target or prefix. One sample builds a new model."""

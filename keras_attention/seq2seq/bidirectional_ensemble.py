@@ -92,9 +92,8 @@ class BidirectionalEnsemble(EnsembleBase):
         models = left_to_right, right_to_left
         for name, model in zip(self._arguments, models, strict=True):
             if not isinstance(model, (Seq2Seq, Ensemble)):
-                raise_value_error(
-                    "BidirectionalEnsemble", f"`{name}` must be a Seq2Seq or an Ensemble", model
-                )
+                expected = f"`{name}` must be a Seq2Seq or an Ensemble"
+                raise_value_error("BidirectionalEnsemble", expected, model)
         self._take_tokens(models)
         self.left_to_right, self.right_to_left = models
 

@@ -207,7 +207,7 @@ def test_noise_is_the_same_in_both_passes(jit, monkeypatch):
     layer = AttentionRNN(layers.GRUCell(H, dtype="float64"), attention)
     layer.build((None, T, D), (None, None, DV))
     inputs = [tensor(x) for x in tensors()]
-    state = attention.seed_generator.state
+    state = attention._seed_generator.state
     start = numpy(state)
 
     def run(training=True):
