@@ -1,5 +1,6 @@
 """The protocol of an attention: the hooks of a layer, and the code that runs them."""
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -645,10 +646,10 @@ def finish(
     output = ops.squeeze(output, 1) if one_step else output
     if not options.return_attention_scores:
         return Attended(output, state, None)
-    weights = tree_map(lambda x: cast(x, attention.compute_dtype), weights)
-    if one_step:
-        weights = tree_map(lambda x: ops.squeeze(x, 1), weights)
-    return Attended(output, state, weights)
+    several = isinstance(weights, list)
+    each = [cast(x, attention.compute_dtype) for x in (weights if several else [weights])]
+    each = [ops.squeeze(x, 1) for x in each] if one_step else each
+    return Attended(output, state, each if several else each[0])
 
 
 def add_sequence_loss(
@@ -754,8 +755,8 @@ def build_attention(
 def check_steps(attention: ScoringMixin, query_size: int, value_shape: Any) -> None:
     """Raise an error if hooks keep something between calls, or read the other queries of a call.
 
-    A decoder traces a step with one query and repeats it, so a query must give
-    the same result alone.
+    A decoder traces a step with one query and repeats it, so a query must give the same
+    result alone.
     """
     random = np.random.default_rng(0)
 

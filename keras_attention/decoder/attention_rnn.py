@@ -266,7 +266,7 @@ class AttentionRNN(Decoder):
             output, cells = step_ops.cell(call, x, attended, cells, dropout)
         new = cells, attended if self.input_feeding else None, state
         output = self._joined(output, attended) if step_ops.attends else output
-        return where_valid(mask, new, carry), (output, weights)
+        return new if mask is None else where_valid(mask, new, carry), (output, weights)
 
     def _call_cell(self, call, inputs, feed, states, dropout=None):
         inputs = inputs if feed is None else ops.concatenate([inputs, feed], axis=-1)

@@ -59,7 +59,7 @@ def query_of(cell, states):
 
 
 def has_query(cell):
-    """Return True if a cell has a method `query`."""
+    """Return True if a cell, or the last of a stack, has a `query`."""
     return any(callable(getattr(x, "query", None)) for x in (cell, last_cell(cell)))
 
 
