@@ -59,7 +59,7 @@ from keras_attention.backend import (
     vjp,
 )
 from keras_attention.ops.gradients import weight_gradients
-from keras_attention.ops.matmul import stored_transposed, sum_of_rows
+from keras_attention.ops.matmul import bias_gradient, materialized_transpose
 
 __all__ = ["MAX_VECTORIZED", "AutomaticOp", "Op", "ProductOp", "Step", "recur"]
 
@@ -82,7 +82,9 @@ class Op:
             then returns after those of the arguments. Otherwise `grad_params` computes them.
     """
 
-    sums_in_loop = False
+    params: list[Tensor]
+    input_projections: list[Tensor]
+    sums_in_loop: bool = False
 
     def __init__(self, params: list[Tensor], input_projections: Sequence[Tensor] = ()) -> None:
         self.params, self.input_projections = params, list(input_projections)
@@ -127,19 +129,23 @@ class ProductOp(Op):
         super().__init__(leaves([kernels, bias]), input_projections)
         self.count = len(kernels)
 
-    def forward(self, params, *args):
+    def forward(self, params: list[Tensor], *args: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         products = map(project, args, params[: self.count])
         return [functools.reduce(ops.add, [*products, *params[self.count :]])], []
 
-    def prepare(self, params):
-        return [*map(stored_transposed, params[: self.count])]
+    def prepare(self, params: list[Tensor]) -> list[Tensor]:
+        return [*map(materialized_transpose, params[: self.count])]
 
-    def backward(self, prepared, residuals, grad_output, *args):
+    def backward(
+        self, prepared: list[Tensor], residuals: Nested, grad_output: Nested, *args: Nested
+    ) -> list[Tensor]:
         return [project(grad_output[0], kernel) for kernel in prepared]
 
-    def grad_params(self, params, residuals, grad_output, *args):
+    def grad_params(
+        self, params: list[Tensor], residuals: Nested, grad_output: Nested, *args: Nested
+    ) -> list[Tensor]:
         kernels = [kernel_gradient(x, grad_output[0]) for x in args]
-        return kernels + [sum_of_rows(grad_output[0])] * (len(params) - self.count)
+        return kernels + [bias_gradient(grad_output[0])] * (len(params) - self.count)
 
 
 class AutomaticOp(Op):
@@ -154,11 +160,15 @@ class AutomaticOp(Op):
         super().__init__(params)
         self.sums_in_loop = not execution_context(*params).vectorizes
 
-    def forward(self, params, *args, residuals=None):
+    def forward(
+        self, params: list[Tensor], *args: Nested, residuals: Nested = None
+    ) -> tuple[Nested, Nested]:
         """Compute `(results, residuals)`. `residuals`: those of the forward pass, or None."""
         raise NotImplementedError
 
-    def backward(self, prepared, residuals, grad_output, *args):
+    def backward(
+        self, prepared: list[Tensor], residuals: Nested, grad_output: Nested, *args: Nested
+    ) -> list[Tensor]:
         def run(floats, params):
             rest = iter(floats)
             now = tree_map(lambda x: next(rest) if is_floating(x) else x, args)
@@ -167,7 +177,9 @@ class AutomaticOp(Op):
         inputs = _floats(args), list(prepared) if self.sums_in_loop else []
         return leaves(vjp(run, inputs, grad_output)[0])
 
-    def grad_params(self, params, residuals, grad_output, *args):
+    def grad_params(
+        self, params: list[Tensor], residuals: Nested, grad_output: Nested, *args: Nested
+    ) -> list[Tensor]:
         def run(params, residuals, *args):
             return self.forward(params, *args, residuals=residuals)[0]
 

@@ -108,7 +108,7 @@ def weight_arrays(layer):
 
 def weight_name(weight):
     """The name of a weight; those of a chunk have the names of others."""
-    return "chunk_" * ("chunk_content/" in weight.path) + weight.name
+    return "chunk_" * ("chunk_attention/" in weight.path) + weight.name
 
 
 ORACLES = {

@@ -115,7 +115,9 @@ def _mark(value, config):
                 _mark(getattr(value, name, None), config["config"][name])
 
 
-def deserialized(config: dict, names: Iterable[str], made: dict | None = None) -> dict[str, Any]:
+def deserialized(
+    config: dict[str, Any], names: Iterable[str], made: dict[int, Any] | None = None
+) -> dict[str, Any]:
     """Deserialize some items of a config; layers with one mark are one layer."""
     made = {} if made is None else made
 
@@ -330,7 +332,7 @@ def arguments_of(layer: type) -> list[str]:
 
 
 def _raise_unknown_names(
-    layer: str, parameters: dict[str, inspect.Parameter], arguments: dict
+    layer: str, parameters: dict[str, inspect.Parameter], arguments: dict[str, Any]
 ) -> None:
     """Raise an error for unknown call arguments."""
     unknown = arguments.keys() - parameters.keys() - {"training"}

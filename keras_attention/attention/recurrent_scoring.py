@@ -22,7 +22,7 @@ from keras_attention.attention.types import AttendOptions, Memory, Residuals, St
 from keras_attention.backend import leaves, ops, swap_steps, tree_map, unflatten_as, where_valid
 from keras_attention.ops.gradients import restored
 from keras_attention.ops.masks import all_of, argmax
-from keras_attention.ops.random import scan_drawing
+from keras_attention.ops.random import scan_with_random_state
 from keras_attention.ops.windows.positions import sentence_span, window_mask
 
 __all__ = ["RecurrentScoringMixin", "as_state"]
@@ -254,7 +254,7 @@ class RecurrentScoringMixin(ScoringMixin):
             weights, residuals = ops.zeros((batch, 0, length), self.score_dtype), Residuals()
         else:
             tensors = tree_map(swap_steps, (query, mask, masks.query))
-            state, (weights, residuals) = scan_drawing(
+            state, (weights, residuals) = scan_with_random_state(
                 one_step, state, (tensors, noise), self, unroll=one_query
             )
             weights = swap_steps(weights)
@@ -299,13 +299,13 @@ def check_leaves(layer: str, hook: str, result: Any, memory: Memory) -> None:
 
 def check_state(layer: str, name: str, state: Nested, wanted: Nested, remedy: str) -> None:
     """Check that a state has the tensors of another, as far as their shapes are known."""
-    if not _same_form(state, wanted):
+    if not _same_structure(state, wanted):
         wanted, received = (tree.map_structure(describe, x) for x in (wanted, state))
         expected = f"{name} must have the structure, shapes and dtypes of {wanted}"
         raise_value_error(layer, expected, Description(received), remedy)
 
 
-def check_advanced(layer: str, results: Any, shape: tuple, state: Nested) -> None:
+def check_advanced(layer: str, results: Any, shape: tuple[Size, ...], state: Nested) -> None:
     """Check the results of the hook `advance`: the weights of one step and the next state."""
     if not isinstance(results, tuple) or len(results) != 2:
         raise_value_error(layer, "`advance` must return the weights and the next state", results)
@@ -314,7 +314,7 @@ def check_advanced(layer: str, results: Any, shape: tuple, state: Nested) -> Non
     check_state(layer, "the next state", results[1], state, remedy)
 
 
-def _same_form(new: Nested, old: Nested) -> bool:
+def _same_structure(new: Nested, old: Nested) -> bool:
     """Return whether the tensors of two states have the same paths, shapes and kinds of dtype."""
     new, old = (
         {path: x for path, x in tree.flatten_with_path(state) if x is not None}

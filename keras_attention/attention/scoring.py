@@ -58,7 +58,7 @@ from keras_attention.ops.normalize import (
 )
 from keras_attention.ops.random import generator_states
 from keras_attention.ops.windows import window_sum
-from keras_attention.ops.windows.dispatch import longest_whole
+from keras_attention.ops.windows.dispatch import max_dense_length
 from keras_attention.ops.windows.positions import (
     gaussian,
     scatter_windows,
@@ -497,7 +497,7 @@ class ScoringMixin(CheckedLayer):
 
         length = ops.shape(memory.value)[1]
         execution = execution_context(query, memory.value)
-        longest = longest_whole(execution, 2 * window.half_width + 1, memory.value.shape[-1])
+        longest = max_dense_length(execution, 2 * window.half_width + 1, memory.value.shape[-1])
         may_assign = drop and (bool(generator_states(self)) or updates_weights(self))
         if isinstance(length, int):
             if length <= longest:
@@ -672,7 +672,9 @@ def set_weighing(layer: Any, normalizer: str, dropout: float, seed: int | None) 
     layer.supports_masking = True
 
 
-def read_values(layer, weights, value, drop, position=None):
+def read_values(
+    layer: Any, weights: Tensor, value: Tensor, drop: Any, position: Tensor | None = None
+) -> Tensor:
     """Sum the values by their weights, after dropout.
 
     With windows, `position` and the weights are `(B, Tq, W)`: one weight for each position.
@@ -708,7 +710,7 @@ def check_hook(layer: type, name: str, original: Callable) -> None:
         )
 
 
-def check_window(layer: str, window: Any, shape: tuple) -> None:
+def check_window(layer: str, window: Any, shape: tuple[Size, ...]) -> None:
     """Check the result of the hook `window` for a query `(B, Tq, Dq)`."""
     width: Any = window.half_width if isinstance(window, Window) else None
     center = window.center if isinstance(window, Window) else window
@@ -719,7 +721,7 @@ def check_window(layer: str, window: Any, shape: tuple) -> None:
         raise_value_error(layer, expected, received)
 
 
-def check_position(layer: Any, position: Any, query_shape: tuple) -> None:
+def check_position(layer: Any, position: Any, query_shape: tuple[Size, ...]) -> None:
     """Check `position`, which a layer that counts steps needs for a single step."""
     one_step = len(query_shape) == 2
     if not layer.uses_position:
@@ -738,7 +740,7 @@ def check_position(layer: Any, position: Any, query_shape: tuple) -> None:
 
 
 def build_attention(
-    attention: ScoringMixin, query_shape: tuple, value_shape: Any, key_shape: Any = None
+    attention: ScoringMixin, query_shape: tuple[Size, ...], value_shape: Any, key_shape: Any = None
 ) -> None:
     """Build an attention. If it has been built before, the shapes must fit."""
     shapes = {"query": query_shape, "value": value_shape}

@@ -17,6 +17,14 @@ from keras_attention.backend.operations import exact_operations
 from keras_attention.backend.structures import Body, Function, leaves, unflatten_as
 from keras_attention.backend.structures import unroll as _unroll
 
+__all__ = ["DIFFERENTIATES_LOOPS", "SEED_DTYPE", "SORTS_FAST", "UNROLLS_WITH_MASK", "ops"]
+__all__ += ["REVERSES_UNROLLED_MASK", "capture_compiling", "execution_context", "in_loop"]
+__all__ += ["eagerly", "is_symbolic", "no_grad", "on_device", "uses_placeholder_sizes", "value_of"]
+__all__ += ["compile_function", "jit", "may_compile", "run_compiled", "run_traced"]
+__all__ += ["compiles_each_shape", "cond", "custom_vjp", "repeat", "run_loop", "scan", "vjp"]
+__all__ += ["differentiate_as", "gather_rows", "linearize", "optimization_barrier", "run_after"]
+__all__ += ["batched_matmul", "kernel_gradient", "project", "scatter_add", "two_sums"]
+
 ops: Any = exact_operations(jnp, "floor logaddexp mean tanh")
 SEED_DTYPE = "uint32"  # a key
 DIFFERENTIATES_LOOPS = False
@@ -45,7 +53,7 @@ def is_symbolic(x: Any) -> bool:
     return isinstance(x, (keras.KerasTensor, jax.core.Tracer))
 
 
-def invents_sizes() -> bool:
+def uses_placeholder_sizes() -> bool:
     """Return False: JAX traces without sizes."""
     return False
 
@@ -93,12 +101,16 @@ def run_compiled(function: Function, *tensors: Tensor) -> Nested:
     return _jitted(function)(*tensors)
 
 
-def run_traced(function: Function, *tensors: Tensor, shapes: tuple | None = None) -> Nested:
+def run_traced(
+    function: Function, *tensors: Tensor, shapes: tuple[Any, ...] | None = None
+) -> Nested:
     """Call a function of tensors."""
     return function(*tensors)
 
 
-def compile_function(function: Function, tensors: list, variables: list, jit: bool) -> Function:
+def compile_function(
+    function: Function, tensors: list[Tensor], variables: list[Any], jit: bool
+) -> Function:
     """Compile a function of a list of tensors, with the values of the variables as arguments."""
 
     @jax.jit
@@ -192,13 +204,17 @@ def custom_vjp(function: Function, gradient: Function, *tensors: Tensor) -> Nest
     return run(*tensors)
 
 
-def vjp(function: Function, inputs: tuple, grad_output: Nested) -> tuple[tuple, Nested]:
+def vjp(
+    function: Function, inputs: tuple[Nested, ...], grad_output: Nested
+) -> tuple[tuple[Nested, ...], Nested]:
     """Compute the gradients of a function's inputs."""
     outputs, gradient, more = jax.vjp(function, *inputs, has_aux=True)
     return gradient(unflatten_as(outputs, leaves(grad_output))), more
 
 
-def differentiate_as(equivalent: Function, function: Function, *tensors: Tensor) -> tuple:
+def differentiate_as(
+    equivalent: Function, function: Function, *tensors: Tensor
+) -> tuple[Tensor, ...]:
     """Call `function(*tensors)`, which the backend differentiates itself."""
     return function(*tensors)
 

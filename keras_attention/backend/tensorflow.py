@@ -19,6 +19,14 @@ from keras_attention.backend.operations import exact_operations
 from keras_attention.backend.structures import Body, Function, flat_index, leaves, unflatten_as
 from keras_attention.backend.structures import unroll as _unroll
 
+__all__ = ["DIFFERENTIATES_LOOPS", "SEED_DTYPE", "SORTS_FAST", "UNROLLS_WITH_MASK", "ops"]
+__all__ += ["REVERSES_UNROLLED_MASK", "capture_compiling", "execution_context", "in_loop"]
+__all__ += ["eagerly", "is_symbolic", "no_grad", "on_device", "uses_placeholder_sizes", "value_of"]
+__all__ += ["compile_function", "jit", "may_compile", "run_compiled", "run_traced"]
+__all__ += ["compiles_each_shape", "cond", "custom_vjp", "repeat", "run_loop", "scan", "vjp"]
+__all__ += ["differentiate_as", "gather_rows", "linearize", "optimization_barrier", "run_after"]
+__all__ += ["batched_matmul", "kernel_gradient", "project", "scatter_add", "two_sums"]
+
 ops: Any = exact_operations(tf, "")
 # The integer dtype of a seed of `keras.random`.
 SEED_DTYPE = "int32"
@@ -74,7 +82,7 @@ def is_symbolic(x: Any) -> bool:
     return isinstance(x, keras.KerasTensor) or (hasattr(x, "graph") and not hasattr(x, "numpy"))
 
 
-def invents_sizes() -> bool:
+def uses_placeholder_sizes() -> bool:
     """Return True if Keras is building a functional model with placeholder sizes."""
     return False
 
@@ -145,7 +153,9 @@ def run_compiled(function: Function, *tensors: Tensor) -> Nested:
     return _traced(function, _specs(tensors), True)(*tensors)
 
 
-def run_traced(function: Function, *tensors: Tensor, shapes: tuple | None = None) -> Nested:
+def run_traced(
+    function: Function, *tensors: Tensor, shapes: tuple[Any, ...] | None = None
+) -> Nested:
     """Call a function of tensors as a graph, which is traced once for these shapes.
 
     Tracing a large function takes longer than anything else in building a decoder, and many small
@@ -154,7 +164,9 @@ def run_traced(function: Function, *tensors: Tensor, shapes: tuple | None = None
     return _traced(function, _specs(tensors, shapes), None)(*tensors)
 
 
-def compile_function(function: Function, tensors: list, variables: list, jit: bool) -> Function:
+def compile_function(
+    function: Function, tensors: list[Tensor], variables: list[Any], jit: bool
+) -> Function:
     """Compile a function of a list of tensors, which reads variables whenever it is called.
 
     Args:
@@ -345,7 +357,9 @@ def custom_vjp(function: Function, gradient: Function, *tensors: Tensor) -> Nest
     return run(*tensors)
 
 
-def vjp(function: Function, inputs: tuple, grad_output: Nested) -> tuple[tuple, Nested]:
+def vjp(
+    function: Function, inputs: tuple[Nested, ...], grad_output: Nested
+) -> tuple[tuple[Nested, ...], Nested]:
     """Compute the gradients of a function's inputs.
 
     Args:
@@ -366,7 +380,9 @@ def vjp(function: Function, inputs: tuple, grad_output: Nested) -> tuple[tuple, 
     return unflatten_as(inputs, map(tf.convert_to_tensor, gradients)), more
 
 
-def differentiate_as(equivalent: Function, function: Function, *tensors: Tensor) -> tuple:
+def differentiate_as(
+    equivalent: Function, function: Function, *tensors: Tensor
+) -> tuple[Tensor, ...]:
     """Call `function(*tensors)`, differentiated as another function that computes the same.
 
     TensorFlow cannot differentiate loops that XLA compiles everywhere, so it differentiates

@@ -19,6 +19,14 @@ from keras_attention.backend.operations import exact_operations
 from keras_attention.backend.structures import Body, Function, flat_index, leaves, unflatten_as
 from keras_attention.backend.structures import unroll as _unroll
 
+__all__ = ["DIFFERENTIATES_LOOPS", "SEED_DTYPE", "SORTS_FAST", "UNROLLS_WITH_MASK", "ops"]
+__all__ += ["REVERSES_UNROLLED_MASK", "capture_compiling", "execution_context", "in_loop"]
+__all__ += ["eagerly", "is_symbolic", "no_grad", "on_device", "uses_placeholder_sizes", "value_of"]
+__all__ += ["compile_function", "jit", "may_compile", "run_compiled", "run_traced"]
+__all__ += ["compiles_each_shape", "cond", "custom_vjp", "repeat", "run_loop", "scan", "vjp"]
+__all__ += ["differentiate_as", "gather_rows", "linearize", "optimization_barrier", "run_after"]
+__all__ += ["batched_matmul", "kernel_gradient", "project", "scatter_add", "two_sums"]
+
 # add, divide, multiply and subtract round from Keras 3.16 on.
 ops: Any = exact_operations(
     torch, "cumsum floor logaddexp matmul maximum mean minimum add divide multiply subtract"
@@ -50,7 +58,7 @@ def is_symbolic(x: Any) -> bool:
     return isinstance(x, keras.KerasTensor) or getattr(x, "is_meta", False)
 
 
-def invents_sizes() -> bool:
+def uses_placeholder_sizes() -> bool:
     """Return True if Keras is building a functional model with placeholder sizes."""
     # Keras has no way to ask whether it does so now, but a scope records the one around it.
     with keras.SymbolicScope() as scope:
@@ -96,12 +104,16 @@ def run_compiled(function: Function, *tensors: Tensor) -> Nested:
     return function(*tensors)
 
 
-def run_traced(function: Function, *tensors: Tensor, shapes: tuple | None = None) -> Nested:
+def run_traced(
+    function: Function, *tensors: Tensor, shapes: tuple[Any, ...] | None = None
+) -> Nested:
     """Call a function of tensors."""
     return function(*tensors)
 
 
-def compile_function(function: Function, tensors: list, variables: list, jit: bool) -> Function:
+def compile_function(
+    function: Function, tensors: list[Tensor], variables: list[Any], jit: bool
+) -> Function:
     """Return the function, without gradients."""
     return torch.no_grad()(function)
 
@@ -166,7 +178,9 @@ def custom_vjp(function: Function, gradient: Function, *tensors: Tensor) -> Nest
     return _CustomVJP.apply(function, gradient, *tensors)
 
 
-def vjp(function: Function, inputs: tuple, grad_output: Nested) -> tuple[tuple, Nested]:
+def vjp(
+    function: Function, inputs: tuple[Nested, ...], grad_output: Nested
+) -> tuple[tuple[Nested, ...], Nested]:
     """Compute the gradients of a function's inputs."""
     with torch.enable_grad():
         inputs = unflatten_as(inputs, [x.detach().requires_grad_() for x in leaves(inputs)])
@@ -176,7 +190,9 @@ def vjp(function: Function, inputs: tuple, grad_output: Nested) -> tuple[tuple, 
     return unflatten_as(inputs, list(gradients)), more
 
 
-def differentiate_as(equivalent: Function, function: Function, *tensors: Tensor) -> tuple:
+def differentiate_as(
+    equivalent: Function, function: Function, *tensors: Tensor
+) -> tuple[Tensor, ...]:
     """Call `function(*tensors)`, which the backend differentiates itself."""
     return function(*tensors)
 

@@ -27,7 +27,7 @@ from keras_attention.backend import (
     tree_map,
     where_valid,
 )
-from keras_attention.decoder.cells import (
+from keras_attention.decoder._cells import (
     check_cells,
     check_output,
     dropout_masks,
@@ -36,11 +36,11 @@ from keras_attention.decoder.cells import (
     state_sizes,
     with_constant_weights,
 )
+from keras_attention.decoder._padding import cut_lengths, pad_lengths
+from keras_attention.decoder._step_ops import AttentionOp, CellOps, OutputOp, StepOps, runs_as_ops
 from keras_attention.decoder.decoder import Decoder
-from keras_attention.decoder.ops import AttentionOp, CellOps, OutputOp, StepOps, runs_as_ops
-from keras_attention.decoder.padding import cut_lengths, pad_lengths
 from keras_attention.ops.masks import Masks, zero_masked
-from keras_attention.ops.random import generator_states, scan_drawing
+from keras_attention.ops.random import generator_states, scan_with_random_state
 from keras_attention.recurrence import recur
 
 __all__ = ["AttentionRNN", "samples_in_step", "step_positions"]
@@ -170,7 +170,7 @@ class AttentionRNN(Decoder):
         size = query_size(self.cell, self.query)
         batch, _, features = self._build_attention(size, sequences_shape, memory_shape)
         if not self.cell.built:
-            self.cell.build((batch, features + self._fed_size))
+            self.cell.build((batch, features + self._input_feed_size))
 
     def _unroll(self, sequences, memory, state, mask, scores_wanted, training):
         """Run all steps; return the outputs, the weights and the last state."""
@@ -233,9 +233,9 @@ class AttentionRNN(Decoder):
         step_ops = StepOps(self._call_cell, self.attends_inside)
         call = AttentionOp(self.attention, memory, **options).call
         step = functools.partial(self._one_step, step_ops, call)
-        loop = functools.partial(scan_drawing, step, carry, inputs, self, self.unroll)
+        loop = functools.partial(scan_with_random_state, step, carry, inputs, self, self.unroll)
         batch, features = ops.shape(inputs[0])[1:]
-        with dropout_masks(self.cell, batch, features + self._fed_size):
+        with dropout_masks(self.cell, batch, features + self._input_feed_size):
             return with_constant_weights(self, loop)
 
     def _step(self, inputs, state, memory):
@@ -294,7 +294,7 @@ class AttentionRNN(Decoder):
         return state_sizes(self.cell)
 
     @property
-    def _fed_size(self) -> int:
+    def _input_feed_size(self) -> int:
         """Return the number of features that a step appends to its inputs."""
         feeds = self.query == "previous" or self.input_feeding
         return self._attention_size if feeds else 0

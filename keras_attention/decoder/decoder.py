@@ -15,12 +15,12 @@ from keras_attention._spec import (
     map_shapes,
     raise_value_error,
 )
-from keras_attention._typing import Tensor
+from keras_attention._typing import Size, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.attention.scoring import add_sequence_loss, build_attention, check_attention
 from keras_attention.attention.types import DecoderState, Memory
 from keras_attention.backend import leaves, ops
-from keras_attention.decoder.padding import cut_empty, pad_empty
+from keras_attention.decoder._padding import cut_empty, pad_empty
 from keras_attention.ops.masks import zero_masked
 from keras_attention.ops.matmul import cast
 
@@ -88,7 +88,7 @@ class Decoder(CheckedLayer):
         memory_mask: Tensor = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
-    ) -> Tensor | list:
+    ) -> Tensor | list[Any]:
         prepared = self.attention._prepare(memory, value_mask=memory_mask)
         state = self._first_state(prepared, initial_state)
         # Masked steps must not influence anything, NaN included.
@@ -194,7 +194,9 @@ class Decoder(CheckedLayer):
         return self._step(inputs, state, memory)
 
 
-def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) -> None:
+def check_states(
+    layer: str, name: str, states: list[Any], groups: dict[str, tuple[Any, ...]], batch: Size
+) -> None:
     """Check a flat list of states.
 
     Args:
@@ -225,7 +227,7 @@ def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) 
         return
     name_of_batch = batch if isinstance(batch, int) else "batch"
     wanted = ", ".join(
-        f"{len(group)} {kind}{'s' * (len(group) > 1)} {_in_words(name_of_batch, group)}"
+        f"{len(group)} {kind}{'s' * (len(group) > 1)} {_format_shapes(name_of_batch, group)}"
         for kind, group in groups.items()
         if group
     )
@@ -233,6 +235,6 @@ def check_states(layer: str, name: str, states: list, groups: dict, batch: Any) 
     raise_value_error(layer, f"`{name}` must hold {wanted}", received, REMEDY * initial)
 
 
-def _in_words(batch, shapes):
+def _format_shapes(batch, shapes):
     """Format shapes, with the batch, for an error."""
     return "[" + ", ".join(f"({', '.join(map(str, (batch, *shape)))})" for shape in shapes) + "]"

@@ -11,9 +11,9 @@ from keras_attention.attention.checked_layer import take_dtype
 from keras_attention.attention.scoring import ScoringMixin, attend_masked
 from keras_attention.attention.types import DecoderState, Memory
 from keras_attention.backend import compiling, execution_context, ops, swap_steps, tree_map
-from keras_attention.decoder.cells import as_states, output_size, state_sizes
+from keras_attention.decoder._cells import as_states, output_size, state_sizes
+from keras_attention.decoder._step_ops import CellOps, runs_as_ops
 from keras_attention.decoder.decoder import Decoder
-from keras_attention.decoder.ops import CellOps, runs_as_ops
 from keras_attention.ops.masks import Masks, zero_masked
 from keras_attention.ops.padding import pad_axis, round_up_length
 from keras_attention.recurrence import recur
@@ -173,7 +173,7 @@ class DecoderStack(Decoder):
 
 def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: Any) -> Tensor:
     """Return the outputs of a recurrent layer at all steps, which are all valid."""
-    if _wants_its_call(rnn, sequences, training):
+    if _uses_keras_call(rnn, sequences, training):
         outputs = rnn(sequences, initial_state=states, training=training)
         return outputs[0] if rnn.return_state else outputs
     inputs = swap_steps(sequences)
@@ -193,7 +193,7 @@ def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: 
     return swap_steps(outputs)[:, :steps]
 
 
-def _wants_its_call(rnn, sequences, training):
+def _uses_keras_call(rnn, sequences, training):
     """Return True to call a Keras layer itself, which may use cuDNN on a GPU."""
     if execution_context(sequences).device == "gpu" and getattr(rnn, "use_cudnn", False):
         return True

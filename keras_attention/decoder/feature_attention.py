@@ -17,7 +17,7 @@ from keras_attention._typing import Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer, take_dtype
 from keras_attention.attention.scoring import NORMALIZERS
 from keras_attention.backend import leaves, ops, swap_steps, where_valid
-from keras_attention.decoder.cells import (
+from keras_attention.decoder._cells import (
     as_states,
     check_cells,
     check_output,
@@ -28,7 +28,7 @@ from keras_attention.decoder.cells import (
 )
 from keras_attention.ops.masks import zero_masked
 from keras_attention.ops.matmul import cast
-from keras_attention.ops.random import scan_drawing
+from keras_attention.ops.random import scan_with_random_state
 
 __all__ = ["FeatureAttention"]
 
@@ -162,7 +162,7 @@ class FeatureAttention(CheckedLayer):
         steps = tuple(None if x is None else swap_steps(x) for x in (inputs, mask, steps_mask))
         with dropout_masks(self.cell, batch, features):
             _, (outputs, weights) = with_constant_weights(
-                self, lambda: scan_drawing(step, states, steps, self, self.unroll)
+                self, lambda: scan_with_random_state(step, states, steps, self, self.unroll)
             )
         outputs = cast(zero_masked(swap_steps(outputs), steps_mask), self.compute_dtype)
         if not return_attention_scores:

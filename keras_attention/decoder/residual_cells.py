@@ -9,7 +9,7 @@ from keras import tree
 from keras_attention._spec import Description, raise_value_error
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import ops
-from keras_attention.decoder.cells import check_cells, output_size, query_of
+from keras_attention.decoder._cells import check_cells, output_size, query_of
 
 __all__ = ["ResidualRNNCells"]
 

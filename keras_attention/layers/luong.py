@@ -9,7 +9,7 @@ from keras_attention._spec import MAX_STEPS, Description, check_choice, check_in
 from keras_attention._typing import ScoringOptions, Shape, Tensor
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.attention.types import Memory, Window
-from keras_attention.backend import invents_sizes, ops, value_of
+from keras_attention.backend import ops, uses_placeholder_sizes, value_of
 from keras_attention.ops.additive.dispatch import additive_score
 from keras_attention.ops.matmul import cast, dot_score
 from keras_attention.ops.windows import window_dot, window_tanh
@@ -218,6 +218,6 @@ class LuongAttention(ScoringMixin):
         length = shape[1] if shape is not None else None
         if self.max_length is None or length is None or not isinstance(length, int):
             return
-        if length > self.max_length and not invents_sizes():
+        if length > self.max_length and not uses_placeholder_sizes():
             expected = f"`value` must have at most max_length={self.max_length} memory steps"
             raise_value_error(self.name, expected, length, "Give a larger max_length.")

@@ -62,7 +62,7 @@ class MonotonicAttention(MonotonicBase):
     Weights:
         base_attention: query_kernel W, key_kernel V, score_vector v, bias b and gain g of
             `BahdanauAttention`. offset_bias: r, `()`.
-        chunk_content: the weights of u, with `chunk_size`.
+        chunk_attention: the weights of u, with `chunk_size`.
 
     Call arguments, returns, raises: see `ScoringMixin`.
 
@@ -98,29 +98,29 @@ class MonotonicAttention(MonotonicBase):
         super().__init__(units, noise, initial_offset, initial_gain, use_bias, **kwargs)
         self.mode = check_choice(self.name, "mode", mode, MODES)
         self.chunk_size = chunk_size
-        self.chunk_content = None
+        self.chunk_attention = None
         if chunk_size is not None:
             self.chunk_size = check_int(self.name, "chunk_size", chunk_size)
-            self.chunk_content = BahdanauAttention(
-                units, True, dtype=self.dtype_policy, name="chunk_content"
+            self.chunk_attention = BahdanauAttention(
+                units, True, dtype=self.dtype_policy, name="chunk_attention"
             )
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         super().build(query_shape, value_shape, key_shape)
-        if self.chunk_content is not None and not self.chunk_content.built:
-            self.chunk_content.build(query_shape, value_shape, key_shape)
+        if self.chunk_attention is not None and not self.chunk_attention.built:
+            self.chunk_attention.build(query_shape, value_shape, key_shape)
 
     def project_query(self, query: Tensor) -> Tensor:
         projected = super().project_query(query)
-        if self.chunk_content is None:
+        if self.chunk_attention is None:
             return projected
-        return ops.concatenate([projected, self.chunk_content.project_query(query)], axis=-1)
+        return ops.concatenate([projected, self.chunk_attention.project_query(query)], axis=-1)
 
     def project_key(self, key: Tensor) -> Tensor:
         projected = super().project_key(key)
-        if self.chunk_content is None:
+        if self.chunk_attention is None:
             return projected
-        return ops.concatenate([projected, self.chunk_content.project_key(key)], axis=-1)
+        return ops.concatenate([projected, self.chunk_attention.project_key(key)], axis=-1)
 
     def score(self, query: Tensor, key: Tensor, state: Nested) -> Tensor:
         # In a loop, TensorFlow stores every slice at every step, even a slice of the whole key.
@@ -136,10 +136,10 @@ class MonotonicAttention(MonotonicBase):
             stop, go = stop_probabilities(scores, mask)
             run = _loop if self.mode == "recursive" else linear_recurrence
             stopped = stop * run(shift(go), state)
-        if self.chunk_content is None or self.chunk_size is None:
+        if self.chunk_attention is None or self.chunk_size is None:
             return ops.expand_dims(stopped, 1), stopped
         query, key = step.projected[..., self.units :], step.memory.key[..., self.units :]
-        scores = ops.squeeze(self.chunk_content.score(query, key), 1)
+        scores = ops.squeeze(self.chunk_attention.score(query, key), 1)
         weights = chunk_weights(stopped, scores, mask, self.chunk_size)
         return ops.expand_dims(weights, 1), stopped
 

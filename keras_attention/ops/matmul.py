@@ -8,12 +8,12 @@ from keras_attention.backend import batched_matmul, kernel_gradient, ops, projec
 
 __all__ = [
     "batched_matmul",
+    "bias_gradient",
     "cast",
     "dot_score",
     "kernel_gradient",
+    "materialized_transpose",
     "project",
-    "stored_transposed",
-    "sum_of_rows",
     "upcast",
     "upcast_dtype",
 ]
@@ -34,12 +34,12 @@ def dot_score(query: Tensor, key: Tensor) -> Tensor:
     return batched_matmul(query, key, transpose=True)
 
 
-def sum_of_rows(grad_output: Tensor) -> Tensor:
+def bias_gradient(grad_output: Tensor) -> Tensor:
     """Compute the gradient of a bias from all steps."""
     return ops.sum(grad_output, axis=(0, 1))
 
 
-def stored_transposed(x: Tensor) -> Tensor:
+def materialized_transpose(x: Tensor) -> Tensor:
     """Transpose a matrix into an array of its own.
 
     If a product takes the transpose of a kernel, XLA moves nothing, and in a loop the product takes

@@ -8,7 +8,7 @@ import keras
 from keras_attention._typing import Nested
 from keras_attention.backend import Body, execution_context, leaves, ops, scan, unflatten_as
 
-__all__ = ["changed_by", "generator_states", "scan_drawing"]
+__all__ = ["changed_by", "generator_states", "scan_with_random_state"]
 
 
 def generator_states(layer: keras.layers.Layer) -> list[keras.Variable]:
@@ -18,7 +18,7 @@ def generator_states(layer: keras.layers.Layer) -> list[keras.Variable]:
     return [x for x in others if "int" in x.dtype and tuple(x.shape) == (2,)]
 
 
-def changed_by(run: Callable[[], Any], layer: keras.layers.Layer) -> list[tuple]:
+def changed_by(run: Callable[[], Any], layer: keras.layers.Layer) -> list[tuple[Any, ...]]:
     """List which variables a function changes: `(variable, value before, value after)` for each.
 
     The function runs once, but the variables of the layer keep their values.
@@ -34,7 +34,7 @@ def changed_by(run: Callable[[], Any], layer: keras.layers.Layer) -> list[tuple]
     return [(variable, old, new) for variable, old, new in states if new is not old]
 
 
-def scan_drawing(
+def scan_with_random_state(
     body: Body, carry: Nested, inputs: Nested, layer: keras.layers.Layer, unroll: bool = False
 ) -> tuple[Nested, Nested]:
     """Call `scan` with a body that may sample anew in every step."""

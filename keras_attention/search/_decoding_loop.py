@@ -6,7 +6,7 @@ from typing import NamedTuple
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend import gather_rows, leaves, no_grad, ops, tree_map, unflatten_as
 from keras_attention.search._logits_processors import logits_processors
-from keras_attention.search._search_result import SearchResult, by_sample, cleared
+from keras_attention.search._search_result import SearchResult, by_sample, mask_missing
 from keras_attention.search._step_function import (
     Step,
     batch_size,
@@ -152,7 +152,7 @@ def run_search(
     weights = [_take_history(x, beams.back_pointers, width) for x in history]
     weights = unflatten_as(nesting[0], weights)
     result = SearchResult(beams.tokens, beams.lengths, beams.scores, weights, beams.log_probs)
-    result = cleared(result, beams.scores != IMPOSSIBLE, end_token)
+    result = mask_missing(result, beams.scores != IMPOSSIBLE, end_token)
     return result if beam_width is None else by_sample(result, width)
 
 

@@ -59,7 +59,7 @@ def by_sample(result: SearchResult, width: int) -> SearchResult:
     return tree_map(split, result)
 
 
-def cleared(result: SearchResult, exists: Tensor, end_token: int) -> SearchResult:
+def mask_missing(result: SearchResult, exists: Tensor, end_token: int) -> SearchResult:
     """Clear the values after the end of a sequence, and impossible sequences."""
     lengths = ops.where(exists, result.lengths, 0)
     position = ops.arange(result.tokens.shape[-1], dtype="int32")

@@ -7,7 +7,7 @@ from keras_attention._spec import Description, describe_length, raise_value_erro
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend import gather_rows, ops, tree_map
 from keras_attention.search._decoding_loop import length_factor
-from keras_attention.search._search_result import SearchResult, by_sample, cleared
+from keras_attention.search._search_result import SearchResult, by_sample, mask_missing
 from keras_attention.search._step_function import Step
 from keras_attention.search.beam import beam_search
 from keras_attention.search.greedy import greedy_search
@@ -99,9 +99,9 @@ def bidirectional_search(
     one, other = zip(steps, states, memories, strict=True)
     # The sequences of each model, and their scores by the other one, all in reading order.
     left = beam_search(*one, **tokens, **options)
-    left_scored = _reversed(_forced(_reversed(left, end_token), other, tokens), end_token)
+    left_scored = _reversed(_score_forced(_reversed(left, end_token), other, tokens), end_token)
     right = _reversed(beam_search(*other, **tokens, **options), end_token)
-    right_scored = _forced(right, one, tokens)
+    right_scored = _score_forced(right, one, tokens)
 
     result = _joined(left, right_scored)
     again = _joined(left_scored._replace(weights=None), right._replace(weights=None))
@@ -117,7 +117,7 @@ def bidirectional_search(
     ended = ops.any((result.tokens == end_token) & inside, axis=-1)
     best = _best(result.scores, exists & ended, beam_width)
     result = tree_map(lambda x: gather_rows(x, best), result)
-    return cleared(result, result.scores > -math.inf, end_token)
+    return mask_missing(result, result.scores > -math.inf, end_token)
 
 
 def _reversed(result, end_token):
@@ -127,7 +127,7 @@ def _reversed(result, end_token):
     return result._replace(tokens=turned[0], log_probs=turned[1])
 
 
-def _forced(result, model, tokens):
+def _score_forced(result, model, tokens):
     """Score the sequences `(B, K, L)`: a greedy search with each of them as its prefix."""
     width = ops.shape(result.tokens)[1]
     step, *inputs = model

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -79,7 +80,9 @@ def _check_scalar(value, kind, check):
     return check(value)
 
 
-def split_options(search: Callable, options: Mapping) -> tuple[dict, dict]:
+def split_options(
+    search: Callable, options: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split the options of a search into those to compile it for, and those to pass as tensors.
 
     A zero, and a `top_p` of 1, are compiled in, because the search then has fewer operations.

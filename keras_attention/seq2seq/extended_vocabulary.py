@@ -36,10 +36,10 @@ class ExtendedVocabulary:
     """
 
     def __init__(self, words: Sequence[str], max_extra: int, unknown_token: int = 1) -> None:
-        self.vocabulary = list(words)
-        self.max_extra = check_int("ExtendedVocabulary", "max_extra", max_extra)
+        self.vocabulary: list[str] = list(words)
+        self.max_extra: int = check_int("ExtendedVocabulary", "max_extra", max_extra)
         last = len(self.vocabulary) - 1
-        self.unknown_token = check_int(
+        self.unknown_token: int = check_int(
             "ExtendedVocabulary", "unknown_token", unknown_token, 0, last
         )
         self._ids = {word: n for n, word in enumerate(self.vocabulary)}

@@ -176,11 +176,11 @@ class HardAttention(Head):
         logs = _log_weights(ops.cast(weights, self.log_dtype), memory_mask)
         projected = self.from_memory(zero_masked(memory, memory_mask))
         if self.samples:
-            result = self._of_one(output, projected, logs, targets, training)
+            result = self._log_probs_of_one(output, projected, logs, targets, training)
         elif self.monotonic and one_step:
             result, state = self._step(output, projected, logs, tokens, state)
         else:
-            emitted = self._of_each(self.from_output(output), projected)
+            emitted = self._log_probs_of_all(self.from_output(output), projected)
             if self.monotonic:
                 last_log_prob = _probability_of(tokens[:, 1:], emitted[:, :-1])
                 last_log_prob = ops.pad(last_log_prob, [[0, 0], [1, 0], [0, 0]])
@@ -201,7 +201,7 @@ class HardAttention(Head):
         predicted, last = state
         last = ops.expand_dims(ops.cast(last, self.compute_dtype), 1)
         both = ops.concatenate([last, ops.cast(output, self.compute_dtype)], axis=1)
-        emitted = self._of_each(self.from_output(both), memory)
+        emitted = self._log_probs_of_all(self.from_output(both), memory)
         # The start token, which makes no difference here, may lie outside of the vocabulary.
         tokens = ops.minimum(tokens, self.vocabulary_size - 1)
         last_log_prob = _probability_of(tokens, emitted[:, :1])
@@ -209,7 +209,7 @@ class HardAttention(Head):
         state = logs, ops.cast(output[:, 0], self.compute_dtype)
         return ops.logsumexp(logs[:, None, :, None] + emitted[:, 1:], axis=2), state
 
-    def _of_each(self, output, memory):
+    def _log_probs_of_all(self, output, memory):
         """Return log p for every position, `(B, T, Tk, V)`."""
         return self._log_probs(ops.expand_dims(output, 2) + ops.expand_dims(memory, 1))
 
@@ -217,7 +217,7 @@ class HardAttention(Head):
         logits = ops.cast(self.logits(ops.tanh(both)), self.log_dtype)
         return ops.log_softmax(logits, axis=-1)
 
-    def _of_one(self, output, memory, logs, targets, training):
+    def _log_probs_of_one(self, output, memory, logs, targets, training):
         """Return log p `(B, T, V)` at a sampled or, after training, the most probable position."""
         position = _sampled(logs, self.seed_generator) if training else argmax(logs)
         log_probs = self._log_probs(self.from_output(output) + gather_rows(memory, position))

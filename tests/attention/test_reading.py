@@ -15,7 +15,7 @@ from tests import fast
 from tests.helpers import AnyCell, assert_all_close, assert_close, lengths_mask, normal, numpy
 
 SIZES = B, TQ, TK, D = 2, 5, 43, 3
-# Values of WORTHWHILE that make every memory long, or short.
+# Values of MIN_LENGTH_RATIO that make every memory long, or short.
 LONG, SHORT = ({compiled: limit for compiled in (True, False)} for limit in (0, 10**6))
 
 
@@ -70,9 +70,9 @@ MASKS = {
 @pytest.mark.each_value
 def test_both_ways_are_the_same(score, alignment, masks, jit, monkeypatch):
     layer = make_layer(score, alignment)
-    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
     expected = run(layer, None, MASKS[masks])
-    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
     for x, y in zip(run(layer, jit, MASKS[masks]), expected, strict=True):
         assert_close(x, numpy(y))
 
@@ -84,9 +84,9 @@ def test_both_ways_are_the_same(score, alignment, masks, jit, monkeypatch):
 @pytest.mark.each_value
 def test_unknown_lengths(score, jit, weights_too, worthwhile, monkeypatch):
     layer = make_layer(score, "local-p")
-    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
     expected = run(layer, None, MASKS["padding"], weights_too=weights_too)
-    monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", worthwhile)
     found = run(layer, jit, MASKS["padding"], unknown=True, weights_too=weights_too)
     for x, y in zip(found, expected, strict=True):
         assert_close(x, numpy(y))
@@ -98,7 +98,7 @@ def test_the_way_is_chosen_when_the_graph_runs(jit, monkeypatch):
         return tf.zeros_like(value[:, : tf.shape(weights)[1]])
 
     monkeypatch.setattr(scoring, "window_sum", nothing)
-    monkeypatch.setattr(ways, "WORTHWHILE", {jit: 4})
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", {jit: 4})
     layer = make_layer("general", "local-p")
     signature = [tf.TensorSpec((None, None, D), "float64")] * 2
     graph = tf.function(lambda *x: layer(*x), signature, jit_compile=jit)
@@ -113,16 +113,16 @@ def test_the_way_is_chosen_when_the_graph_runs(jit, monkeypatch):
 )
 def test_other_options(options, monkeypatch):
     layer = make_layer("general", "local-p", **options)
-    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
     expected = run(layer, None, {})
-    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
     for x, y in zip(run(layer, True, {}), expected, strict=True):
         assert_close(x, numpy(y))
 
 
 @pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
 def test_dropout_and_unknown_lengths(worthwhile, monkeypatch):
-    monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", worthwhile)
     layer = LuongAttention("dot", "local-p", half_width=1, dropout=0.5, seed=1)
 
     @tf.function(input_signature=[tf.TensorSpec((None, None, 5))] * 2)
@@ -161,7 +161,7 @@ def assert_graph_differentiates(layer, jit=None):
 @pytest.mark.parametrize("jit", [None, True])
 @pytest.mark.each_value
 def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, jit, monkeypatch):
-    monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", worthwhile)
     layer = make_layer(score, "local-p")
     assert_graph_differentiates(layer, jit)
 
@@ -169,7 +169,7 @@ def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, jit, monkey
 @pytest.mark.slow
 @pytest.mark.parametrize("score", fast(["general", "concat"], ["general"], slow=0))
 def test_frozen_layers_and_unknown_lengths(score, tmp_path, monkeypatch):
-    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
     query, value = keras.Input((None, D)), keras.Input((None, D))
     layer = LuongAttention(score, "local-p", half_width=2)
     model = keras.Model([query, value], keras.layers.Dense(D)(layer(query, value)))
@@ -208,9 +208,9 @@ def test_second_derivatives(score, jit, monkeypatch):
             total = tf.add_n([tf.reduce_sum(tf.square(x)) for x in first])
         return outer.gradient(total, (query, value))
 
-    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
     expected = penalty(query, value)
-    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
     for x, y in zip(tf.function(penalty, jit_compile=jit)(query, value), expected, strict=True):
         np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=1e-10)
 
@@ -244,9 +244,9 @@ def test_a_subclass_that_weighs_in_its_own_way(unknown, monkeypatch):
 
     layer = Squaring("dot", "local-p", half_width=2, dtype="float64")
     layer.build((None, None, D), (None, None, D))
-    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
     expected = run(layer, None, {})
-    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
     for x, y in zip(run(layer, False, {}, unknown), expected, strict=True):
         assert_close(x, numpy(y))
 
@@ -256,7 +256,7 @@ def test_a_subclass_that_weighs_in_its_own_way(unknown, monkeypatch):
 @pytest.mark.parametrize("score", ["general", "concat"])
 @pytest.mark.each_value
 def test_a_tape_around_the_graph_of_a_decoder(score, alignment, monkeypatch):
-    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
     attention = LuongAttention(score, alignment, half_width=2, dtype="float64")
     cell = keras.layers.GRUCell(7, dtype="float64")
     decoder = AttentionRNN(cell, attention, query="previous")
@@ -264,7 +264,7 @@ def test_a_tape_around_the_graph_of_a_decoder(score, alignment, monkeypatch):
 
 
 def test_a_loop_keeps_no_copy_of_the_memory(monkeypatch):
-    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
     attention = LuongAttention("general", "local-p", half_width=2)
     decoder = AttentionRNN(AnyCell(7), attention, query="previous")
 
@@ -295,9 +295,9 @@ def test_a_score_of_a_subclass_is_used(monkeypatch):
             )
 
     layer = Distance("dot", "local-m", half_width=2, dtype="float64")
-    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
     expected = run(layer, None, {})
-    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
     for x, y in zip(run(layer, None, {}), expected, strict=True):
         assert_close(x, numpy(y))
 
@@ -305,7 +305,7 @@ def test_a_score_of_a_subclass_is_used(monkeypatch):
 @pytest.mark.parametrize("alignment", ["local-m", "local-p"])
 def test_dropout_in_windows(alignment, monkeypatch):
     """Dropout draws for each weight, and the mean stays the same."""
-    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
     layer = LuongAttention("dot", alignment, half_width=2, dropout=0.5, seed=1)
     query, value = np.ones((500, TQ, D), "float32"), np.ones((500, TK, D), "float32")
     expected = numpy(layer(query[:1], value[:1]))[0]
@@ -321,7 +321,7 @@ HALVES = ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"]
 def test_other_dtypes(policy, monkeypatch):
     outputs = []
     for worthwhile in (SHORT, LONG):
-        monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
+        monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", worthwhile)
         keras.utils.set_random_seed(1)
         layer = LuongAttention("general", "local-p", half_width=2, dtype=policy)
         outputs.append(layer(normal(1, B, TQ, D), normal(2, B, TK, D)))
@@ -344,10 +344,10 @@ def test_every_score_in_half_precision(score, policy, monkeypatch):
             output = layer(query, value)
         return output, *tape.gradient(output, (query, value))
 
-    monkeypatch.setattr(ways, "WORTHWHILE", SHORT)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
     expected = both(query, value)
     assert expected[0].dtype == layer.compute_dtype
-    monkeypatch.setattr(ways, "WORTHWHILE", LONG)
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
     for run in (both, tf.function(both, jit_compile=True)):
         assert_all_close(run(query, value), expected, policy)
     # Outside of a call Keras casts no inputs.
@@ -362,7 +362,7 @@ def test_every_score_in_half_precision(score, policy, monkeypatch):
 def test_long_memories_are_read_window_by_window(score, alignment):
     """Without the weights no tensor has an element for every query and memory step."""
     layer = make_layer(score, alignment, "float32")
-    queries, steps = 97, 5 * ways.WORTHWHILE[True] + 1
+    queries, steps = 97, 5 * ways.MIN_LENGTH_RATIO[True] + 1
 
     @tf.function
     def step(query, value):
@@ -386,7 +386,7 @@ def test_a_decoder_with_local_attention(alignment, monkeypatch):
     x, memory = normal(1, B, TQ, 7), normal(2, B, TK, D)
     found = []
     for worthwhile in (SHORT, LONG):
-        monkeypatch.setattr(ways, "WORTHWHILE", worthwhile)
+        monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", worthwhile)
         keras.utils.set_random_seed(5)
         attention = LuongAttention("general", alignment, half_width=2, dtype="float64")
         cell = keras.layers.GRUCell(11, dtype="float64")

@@ -108,7 +108,7 @@ def test_the_layers_of_keras_give_the_same(name, monkeypatch):
     """On a GPU they run as they are."""
     layer = built(name)
     expected = [numpy(x) for x in layer(*tensors(), **MASKS, return_attention_scores=True)]
-    monkeypatch.setattr(module, "_wants_its_call", lambda *_: True)
+    monkeypatch.setattr(module, "_uses_keras_call", lambda *_: True)
     assert_all_close(layer(*tensors(), **MASKS, return_attention_scores=True), expected)
 
 
@@ -122,7 +122,7 @@ def test_on_a_gpu_the_layers_may_use_cudnn(monkeypatch):
         (layers.RNN(layers.LSTMCell(3)), False),
     ):
         rnn.build((2, 5, 7))
-        assert module._wants_its_call(rnn, None, True) is wanted
+        assert module._uses_keras_call(rnn, None, True) is wanted
 
 
 class Doubled(layers.GRU):

@@ -18,7 +18,7 @@ from keras_attention import (
 )
 from keras_attention.backend import leaves
 from keras_attention.decoder import attention_rnn
-from keras_attention.decoder.ops import AttentionOp
+from keras_attention.decoder._step_ops import AttentionOp
 from keras_attention.ops.additive import additive_score
 from tests import fast
 from tests.backends import compiled, gradients_by, on_tensorflow, tensor

@@ -37,9 +37,9 @@ def results(score, dtype):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.each_value
 def test_both_ways_of_reading(score, dtype):
-    with mock.patch.object(ways, "WORTHWHILE", {True: 10**6}):
+    with mock.patch.object(ways, "MIN_LENGTH_RATIO", {True: 10**6}):
         wide = results(score, dtype)
-    with mock.patch.object(ways, "WORTHWHILE", {True: 0}):
+    with mock.patch.object(ways, "MIN_LENGTH_RATIO", {True: 0}):
         narrow = results(score, dtype)
     for x, y in zip(narrow, wide, strict=True):
         assert np.abs(y).max() > 1e-3

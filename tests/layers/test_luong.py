@@ -44,7 +44,7 @@ VALUE_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])
 def _way(request, monkeypatch):
     """Forces each way of local attention, whatever the length of the memory."""
     limit = 0 if request.param == "windows only" else 10**6
-    monkeypatch.setattr(dispatch, "WORTHWHILE", {True: limit, False: limit})
+    monkeypatch.setattr(dispatch, "MIN_LENGTH_RATIO", {True: limit, False: limit})
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

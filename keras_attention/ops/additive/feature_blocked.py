@@ -69,7 +69,7 @@ def feature_blocked_score(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
         weight = ops.reshape(vector, (1, 1, -1))
         return _tanh_sum(query, ops.transpose(key, (0, 2, 1)), weight, 2, exponential)
 
-    return _in_best_way(score, query, key)
+    return _select_implementation(score, query, key)
 
 
 def feature_blocked_gradient(
@@ -87,10 +87,10 @@ def feature_blocked_gradient(
             ops.sum(ops.sum(grad_vector, 1), 0),
         )
 
-    return _in_best_way(gradient, query, key)
+    return _select_implementation(gradient, query, key)
 
 
-def _in_best_way(function, query, key):
+def _select_implementation(function, query, key):
     exponentials = ops.exp(2.0 * query), ops.exp(2.0 * key)
     return ops.cond(
         _suits_exponentials(*exponentials),

@@ -20,12 +20,12 @@ from keras_attention.ops.windows.gathered import GATHERED
 from keras_attention.ops.windows.looped import LOOPED
 from keras_attention.ops.windows.products import Products
 
-__all__ = ["longest_whole", "products_for"]
+__all__ = ["max_dense_length", "products_for"]
 
 # Sizes measured on two cores; `python benchmarks/speed.py --only windows` repeats the measurements.
 
 # Windows are gathered from a memory at least this many times as long, compiled or not.
-WORTHWHILE = {True: 10, False: 40}
+MIN_LENGTH_RATIO = {True: 10, False: 40}
 
 # Without compilation, windows of more features are gathered from longer memories only: copied
 # windows must not need more memory than the scores of the whole memory.
@@ -48,8 +48,8 @@ def _products(compiled, narrow):
     return Products(*(functools.partial(on_device, *pair) for pair in pairs))
 
 
-def longest_whole(context: ExecutionContext, width: int, features: int) -> int:
+def max_dense_length(context: ExecutionContext, width: int, features: int) -> int:
     """Return the longest memory that is read whole, for windows of this width."""
     if context.compiled or context.nests_jit:
-        return WORTHWHILE[True] * width
-    return max(WORTHWHILE[False], WORTHWHILE[False] * features // FEATURES) * width
+        return MIN_LENGTH_RATIO[True] * width
+    return max(MIN_LENGTH_RATIO[False], MIN_LENGTH_RATIO[False] * features // FEATURES) * width

@@ -12,10 +12,6 @@ from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.backend import execution_context, ops, value_of
 from keras_attention.ops.random import generator_states
 
-__all__ = ["as_states", "cells_of", "check_cells", "check_output", "dropout_masks", "has_query"]
-__all__ += ["last_cell", "output_size", "query_of", "query_size", "state_sizes"]
-__all__ += ["with_constant_weights"]
-
 
 def state_sizes(cell):
     """Return the sizes of the states: a list, nested for stacked cells of several states."""

@@ -26,14 +26,11 @@ from keras_attention.backend import (
     value_of,
     vjp,
 )
-from keras_attention.decoder.cells import cells_of
+from keras_attention.decoder._cells import cells_of
 from keras_attention.decoder.residual_cells import ResidualRNNCells
 from keras_attention.ops.masks import Masks
-from keras_attention.ops.matmul import stored_transposed, sum_of_rows
+from keras_attention.ops.matmul import bias_gradient, materialized_transpose
 from keras_attention.recurrence import AutomaticOp, Op, ProductOp
-
-__all__ = ["AttentionOp", "CellOps", "CellStep", "GRUOp", "LSTMOp", "OutputOp", "StepOps"]
-__all__ += ["runs_as_ops"]
 
 
 class CellStep(Protocol):
@@ -229,7 +226,7 @@ class GRUOp(Op):
         return [ops.add(total, outer[..., : self.gates]), outer[..., self.gates :], *inner], []
 
     def prepare(self, params):
-        return [*map(stored_transposed, leaves(unflatten_as(self.structure, params)[:2]))]
+        return [*map(materialized_transpose, leaves(unflatten_as(self.structure, params)[:2]))]
 
     def backward(self, prepared, residuals, grad_output, *args):
         pairs = zip(self._by_kernel(grad_output), prepared, strict=True)
@@ -243,7 +240,7 @@ class GRUOp(Op):
             for x, grads in zip(args, by_kernel, strict=True)
         ]
         biases = [
-            ops.concatenate([*map(sum_of_rows, grads)], axis=-1)
+            ops.concatenate([*map(bias_gradient, grads)], axis=-1)
             for bias, grads in zip(self.structure[2:], (by_kernel[0], by_kernel[-1]), strict=True)
             if bias is not None
         ]

@@ -9,8 +9,6 @@ from keras_attention.attention.types import DecoderAttention, DecoderState, Memo
 from keras_attention.backend import leaves, ops, tree_map, unflatten_as
 from keras_attention.ops.padding import pad_axis, round_up_length
 
-__all__ = ["cut_empty", "cut_lengths", "pad_empty", "pad_lengths"]
-
 
 def pad_empty(
     sequences: Tensor, memory: Memory, state: DecoderState, mask: Tensor | None

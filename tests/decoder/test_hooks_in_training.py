@@ -1,0 +1,74 @@
+"""Hooks that do something else in training, in the loop of a decoder and in its gradient."""
+
+import numpy as np
+import pytest
+from keras import layers, ops
+
+from keras_attention import AttentionRNN, BahdanauAttention
+from tests.backends import BACKEND, compiled, gradients_by, on_tensorflow, tensor
+from tests.decoder.cases import DV, D, H, tensors
+from tests.helpers import AnyCell, assert_all_close, numpy, randomize
+
+
+class Scale(layers.Layer):
+    def call(self, x, training=None):
+        return 3 * x if training else x
+
+
+class Scaling(BahdanauAttention):
+    """Has a layer without weights that depends on `training`."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(units, **kwargs)
+        self.inner = Scale(dtype=self.dtype_policy)
+
+    def project_query(self, query):
+        return super().project_query(self.inner(query))
+
+
+class Normalizing(Scaling):
+    """Has a layer that assigns weights in training."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(units, **kwargs)
+        self.inner = layers.BatchNormalization(dtype=self.dtype_policy, momentum=0.5)
+
+
+def decoder(attention, cell):
+    layer = AttentionRNN(cell(H, dtype="float64"), attention(7, dtype="float64"), dtype="float64")
+    layer.build((None, None, D), (None, None, DV))
+    return randomize(layer)
+
+
+def trained(layer):
+    def loss(*inputs):
+        outputs = layer(*inputs, training=True)
+        return ops.sum(ops.square(outputs)), outputs
+
+    variables = layer.trainable_variables
+    outputs, grads = gradients_by(loss, tensors(), variables, jit=BACKEND == "jax")
+    return [outputs, *grads]
+
+
+@pytest.mark.parametrize("attention", [Scaling, Normalizing])
+def test_gradients_are_those_of_training(attention):
+    """A loop over any cell is differentiated by the backend, in the call of the decoder."""
+    found, expected = (trained(decoder(attention, cell)) for cell in (layers.GRUCell, AnyCell))
+    assert_all_close(found, expected)
+
+
+@on_tensorflow
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("cell", [layers.GRUCell, AnyCell])
+def test_moving_statistics_move(cell, jit):
+    found = []
+    for kind in (cell, AnyCell):
+        layer = decoder(Normalizing, kind)
+        call = compiled(lambda *x, layer=layer: layer(*x, training=True), jit)
+        if kind is cell:
+            call(*map(tensor, tensors()))
+        else:
+            layer(*tensors(), training=True)  # eagerly, a plain loop of Python
+        found.append(numpy(layer.attention.inner.moving_mean))
+    np.testing.assert_allclose(*found, atol=1e-12)
+    assert np.abs(found[0]).max() > 1e-3
