@@ -414,8 +414,8 @@ class ScoringMixin(CheckedLayer):
         self._check_tensors({**tensors, "position": position})
         for name, x in (("state", state), ("noise", noise)):
             if x is not None and not self.has_state:
-                expected = f"`{name}` is for an attention with a state"
-                raise_value_error(self.name, expected, x, "Leave it out.")
+                expected = "this attention has no state"
+                raise_value_error(self.name, expected, x, f"Leave `{name}` out.")
         return attend_masked(
             self,
             query,

@@ -864,5 +864,6 @@ def public_layers():
 
 def arguments_of(layer):
     own = layer.__mro__[: layer.__mro__.index(keras.layers.Layer)]
-    names = {name for c in own for name in inspect.signature(c.__init__).parameters}
+    own = [vars(c)["__init__"] for c in own if "__init__" in vars(c)]
+    names = {name for init in own for name in inspect.signature(init).parameters}
     return names - {"self", "args", "kwargs"}

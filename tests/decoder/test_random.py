@@ -29,6 +29,23 @@ class Dropping(ScoringMixin):
         return ops.matmul(self.project(query, self.kernel) + 1, key)
 
 
+class OwnGenerator(Dropping):
+    """The same, with a generator by the name that layers of Keras give to theirs."""
+
+    def __init__(self, **kwargs):
+        ScoringMixin.__init__(self, **kwargs)
+        self.seed_generator = keras.random.SeedGenerator(3)
+
+    @property
+    def drop(self):
+        return self
+
+    def score(self, query, key):
+        key = keras.random.dropout(key, 0.5, seed=self.seed_generator)
+        key = ops.transpose(key, (0, 2, 1))
+        return ops.matmul(self.project(query, self.kernel) + 1, key)
+
+
 class DroppingWithState(RecurrentScoringMixin):
     """The same, with the sum of the weights as its state."""
 
@@ -75,6 +92,7 @@ def built(attention, cell, query):
 
 CASES = {
     "score": (Dropping, layers.GRUCell, "previous"),
+    "own generator": (OwnGenerator, layers.GRUCell, "previous"),
     "score, any cell": (Dropping, AnyCell, "previous"),
     "score, after the loop": (Dropping, layers.GRUCell, "current"),
     "state": (DroppingWithState, layers.GRUCell, "previous"),
@@ -92,7 +110,7 @@ def place_of(place, function):
     return compiled(function, place == "XLA")
 
 
-@pytest.mark.parametrize("name", fast(CASES, ["score", "state, any cell"]))
+@pytest.mark.parametrize("name", fast(CASES, ["score", "own generator", "state, any cell"]))
 @pytest.mark.parametrize("place", fast(PLACES, ["eager"]))
 @pytest.mark.each_value
 def test_every_step_of_every_call_draws_other_numbers(name, place):

@@ -73,6 +73,19 @@ def test_the_query_is_the_output_of_the_step_before(training):
         assert_close(weights[:, i], numpy(layer.attention.attend(query, prepared).weights))
 
 
+def test_the_query_of_a_stack_in_a_stack():
+    inner = layers.StackedRNNCells([layers.LSTMCell(H), layers.GRUCell(H)])
+    stack = ResidualRNNCells([layers.GRUCell(H), inner])
+    layer = AttentionRNN(stack, BahdanauAttention(5))
+    sequences, memory = tensors("float32")
+    outputs = layer(sequences, memory)
+    state = layer.get_initial_state(layer.prepare(memory))
+    for i in range(T):
+        output, state, _ = layer.step(sequences[:, i], state, layer.prepare(memory))
+        assert_close(output, outputs[:, i])
+        assert_close(stack.query(state.cells), output)
+
+
 def test_a_step_is_a_step_of_the_loop():
     layer = AttentionRNN(make("lstm", "gru"), BahdanauAttention(7, dtype="float64"))
     sequences, memory = tensors()

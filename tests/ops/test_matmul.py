@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import backend
 from keras_attention.backend import batched_matmul, project
 from keras_attention.ops import additive_score
 from keras_attention.ops.additive import dispatch
@@ -34,7 +33,7 @@ def test_products(function, first, second, equation):
 @pytest.mark.parametrize("small", [2 * 5 * 3, 2 * 5 * 3 - 1])
 def test_small_and_large_kernels(small, monkeypatch):
     """Eager TensorFlow multiplies small ones sample by sample."""
-    monkeypatch.setattr(backend.chosen, "_SMALL_EAGER", small, raising=False)
+    monkeypatch.setattr(f"keras_attention.backend.{BACKEND}._SMALL_EAGER", small, raising=False)
     x, kernel, upstream = normal(0, 2, 7, 5), normal(1, 5, 3), normal(2, 2, 7, 3)
     assert_close(project(tensor(x), tensor(kernel)), x @ kernel)
 

@@ -4,7 +4,6 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import backend
 from keras_attention.search._top_k import GROUP, SHORTEST, top_k
 from tests.backends import BACKEND
 from tests.helpers import numpy
@@ -41,5 +40,5 @@ def test_equals_a_sort(size, count, jit):
 
 
 def test_on_a_gpu(monkeypatch):
-    monkeypatch.setattr(backend.chosen, "_device", lambda *_: "gpu")
+    monkeypatch.setattr(f"keras_attention.backend.{BACKEND}._device", lambda *_: "gpu")
     test_equals_a_sort(63 * GROUP - 1, 5, None)
