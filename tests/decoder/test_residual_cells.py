@@ -82,8 +82,8 @@ def test_the_query_of_a_stack_in_a_stack():
     state = layer.get_initial_state(layer.prepare(memory))
     for i in range(T):
         output, state, _ = layer.step(sequences[:, i], state, layer.prepare(memory))
-        assert_close(output, outputs[:, i])
-        assert_close(stack.query(state.cells), output)
+        assert_close(output, numpy(outputs)[:, i])
+        assert_close(stack.query(state.cells), numpy(output))
 
 
 def test_a_step_is_a_step_of_the_loop():
