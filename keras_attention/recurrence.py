@@ -127,7 +127,7 @@ class ProductOp(Op):
         input_projections: Sequence[Tensor] = (),
     ) -> None:
         super().__init__(leaves([kernels, bias]), input_projections)
-        self.count = len(kernels)
+        self.count: int = len(kernels)
 
     def forward(self, params: list[Tensor], *args: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         products = map(project, args, params[: self.count])
@@ -158,7 +158,7 @@ class AutomaticOp(Op):
 
     def __init__(self, params: list[Tensor]) -> None:
         super().__init__(params)
-        self.sums_in_loop = not execution_context(*params).vectorizes
+        self.sums_in_loop: bool = not execution_context(*params).vectorizes
 
     def forward(
         self, params: list[Tensor], *args: Nested, residuals: Nested = None

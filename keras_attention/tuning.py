@@ -24,7 +24,7 @@ MECHANISMS: dict[str, type[keras.layers.Layer]] = {
     if issubclass(layer, (ScoringMixin, layers.AttentionPooling)) and "units" in arguments_of(layer)
 }
 UNUSED = [("normalizer", x) for x in ("monotonic", "stepwise_monotonic", "gmm")]
-SPACE = {
+SPACE: dict[str, list[Any]] = {
     "units": [32, 64, 128, 256],
     "score_mode": ["general", "concat"],
     "normalizer": ["softmax", "sparsemax", "entmax15"],

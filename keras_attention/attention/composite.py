@@ -14,7 +14,7 @@ from keras_attention.backend import ops
 __all__ = ["HOOKS_OF_MEMBERS", "OF_MEMBERS", "Composite", "ends"]
 
 # Arguments that each member takes, and this layer does not.
-OF_MEMBERS = {"normalizer": "softmax", "dropout": 0.0, "seed": None}
+OF_MEMBERS: dict[str, Any] = {"normalizer": "softmax", "dropout": 0.0, "seed": None}
 HOOKS_OF_MEMBERS = "score", "project_query", "project_key", "weigh", "window"
 
 

@@ -33,7 +33,10 @@ class Compiling(NamedTuple):
 
 
 # The current settings.
-current_compiling = contextvars.ContextVar("keras_attention_compiling", default=Compiling())  # noqa: B039
+current_compiling: contextvars.ContextVar[Compiling] = contextvars.ContextVar(
+    "keras_attention_compiling",
+    default=Compiling(),  # noqa: B039
+)
 
 
 @contextlib.contextmanager

@@ -213,7 +213,8 @@ def _valid_first(mask):
     return ops.expand_dims(ops.argsort(position, axis=1), 2), ops.expand_dims(position, 2)
 
 
-def check_rnns(layer: str, rnns: list) -> None:
+def check_rnns(layer: str, rnns: list[Any]) -> None:
+    """Check the recurrent layers of a stack."""
     wrong = [x for x in rnns if not getattr(x, "return_sequences", False)]
     wrong += [x for x in rnns if not isinstance(x, keras.layers.RNN)]
     if wrong or len(rnns) < 2:

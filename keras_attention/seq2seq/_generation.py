@@ -136,15 +136,15 @@ class Generator(keras.Model):
         if input_shape is None:
             self.compute_output_spec((symbolic(IDS), symbolic(IDS)))
 
-    def get_build_config(self) -> dict[str, list] | None:
+    def get_build_config(self) -> dict[str, list[Any]] | None:
         call = self._members()[0]._first_call
         return None if call is None else {"signature": call.signature}
 
-    def build_from_config(self, config: Mapping[str, list]) -> None:
+    def build_from_config(self, config: Mapping[str, list[Any]]) -> None:
         source, target = symbolic(config["signature"])
         self((with_fixed_sizes(source, self._members()[0].encoder), target))
 
-    def save(self, filepath: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
+    def save(self, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
         """Save the model; see `keras.Model.save`. An ensemble need not have been called."""
         config = self.get_build_config()
         if not self.built and config:  # otherwise Keras warns of a model without weights
@@ -152,7 +152,7 @@ class Generator(keras.Model):
         super().save(filepath, *args, **kwargs)
 
     def load_weights(
-        self, filepath: str | os.PathLike, skip_mismatch: bool = False, **kwargs: Any
+        self, filepath: str | os.PathLike[str], skip_mismatch: bool = False, **kwargs: Any
     ) -> None:
         """Load weights into a model that was called or built; see `keras.Model.load_weights`."""
         self._check_called()
@@ -165,12 +165,14 @@ class Generator(keras.Model):
                 "is not ids (batch, steps), call the model once."
             )
 
-    def get_config(self) -> dict:
+    def get_config(self) -> dict[str, Any]:
         own = {x: serialized(getattr(self, x)) for x in self._arguments}
         return {**super().get_config(), **own}
 
     @classmethod
-    def from_config(cls, config: dict, custom_objects: Mapping | None = None) -> Self:
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
+    ) -> Self:
         # A subclass may make its layers itself.
         names = [name for name in cls._arguments if name in config]
         # An empty scope would hide the one around it.
@@ -325,13 +327,13 @@ class Generator(keras.Model):
 
     def export_generate(
         self,
-        path: str | os.PathLike,
+        path: str | os.PathLike[str],
         max_length: int,
         search: str = "beam",
         *,
         tokenize: Callable | None = None,
         detokenize: Callable | None = None,
-        tracked: list | tuple = (),
+        tracked: list[Any] | tuple[Any, ...] = (),
         n_best: int | None = None,
         **options: Any,
     ) -> None:

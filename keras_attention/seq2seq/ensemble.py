@@ -17,6 +17,10 @@ __all__ = ["Ensemble"]
 class EnsembleBase(Generator):
     """Models that generate together, and that are trained one by one."""
 
+    start_token: int
+    end_token: int
+    pad_token: int
+
     def _take_tokens(self, models):
         """Set the tokens to those of the models, which must share them."""
         tokens = [(x.start_token, x.end_token, x.pad_token) for x in models]

@@ -33,7 +33,7 @@ import functools
 import math
 
 from keras_attention._typing import Tensor
-from keras_attention.backend import execution_context, ops, run_traced
+from keras_attention.backend import Function, execution_context, ops, run_traced
 from keras_attention.ops.padding import pad_axis
 
 __all__ = ["feature_blocked_gradient", "feature_blocked_score"]
@@ -161,7 +161,7 @@ def _slope_sum(a, b, weight, axis, exponential):
 
 
 # Stable objects, so that each is traced once.
-SLOPES = {
+SLOPES: dict[bool, Function] = {
     exponential: functools.partial(_slope_sum, axis=None, exponential=exponential)
     for exponential in (False, True)
 }
