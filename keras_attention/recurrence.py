@@ -253,8 +253,8 @@ def recur(
         body = functools.partial(recurrence.plain_step, params, constants)
         return scan(body, carry, (projections, inputs), unroll=unroll)
     forward_loop, backward, settings = scan, recurrence.backward, capture_compiling()
-    given = (carry, params, projections), (inputs, constants)
-    if execution_context(*leaves(given[0])).compiles_loops:
+    arguments = (carry, params, projections), (inputs, constants)
+    if execution_context(*leaves(arguments[0])).compiles_loops:
         # Without training, the forward pass may be exported for a server without XLA.
         forward_loop = jit(scan) if training else scan
         backward, settings = jit(backward), settings._replace(by_caller=True)
@@ -262,7 +262,7 @@ def recur(
 
     @ops.custom_gradient
     def run(*tensors):
-        (carry, params, projections), (inputs, constants) = unflatten_as(given, tensors)
+        (carry, params, projections), (inputs, constants) = unflatten_as(arguments, tensors)
         body = functools.partial(recurrence.forward_step, params, constants)
         last, (outputs, stored) = forward_loop(body, carry, (projections, inputs), **options)
         structure[:] = [results := (last, outputs)]
@@ -278,7 +278,7 @@ def recur(
 
         return tuple(leaves(results)), gradient
 
-    results = run(*leaves(given))
+    results = run(*leaves(arguments))
     return unflatten_as(structure[0], list(results))
 
 

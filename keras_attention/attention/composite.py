@@ -68,11 +68,11 @@ class Composite(ScoringMixin):
             list(residuals),
         )
 
-    def _state(self, memory: Memory, given: Nested = None) -> Nested:
+    def _state(self, memory: Memory, received: Nested = None) -> Nested:
         if not self.has_state:
             return None
         first = [one._state(part) for one, part in self._each(memory)]
-        return first if given is None else as_state(self.name, given, first)
+        return first if received is None else as_state(self.name, received, first)
 
     def _begin_training(self, memory: Memory, steps: Size) -> tuple[Memory, Nested]:
         each = [one._begin_training(part, steps) for one, part in self._each(memory)]

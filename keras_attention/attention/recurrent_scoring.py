@@ -181,7 +181,7 @@ class RecurrentScoringMixin(ScoringMixin):
         check_result(self.name, "weigh", weights, *step.scores.shape)
         return weights, self.next_state(state, ops.squeeze(weights, 1))
 
-    def _state(self, memory: Memory, given: Nested = None) -> Nested:
+    def _state(self, memory: Memory, received: Nested = None) -> Nested:
         state = self.initial_state(memory)
         check_leaves(self.name, "initial_state", state, memory)
         cast = [ops.cast(x, self.score_dtype) if is_floating(x) else x for x in leaves(state)]
@@ -193,7 +193,7 @@ class RecurrentScoringMixin(ScoringMixin):
             if self.moves_forward:
                 center = sentence_span(memory.mask, batch, length, self.score_dtype)[0]
             state = state, center
-        return state if given is None else as_state(self.name, given, state)
+        return state if received is None else as_state(self.name, received, state)
 
     def _begin_training(self, memory: Memory, steps: Size) -> tuple[Memory, Nested]:
         memory, _ = super()._begin_training(memory, steps)
@@ -273,12 +273,12 @@ class RecurrentScoringMixin(ScoringMixin):
         return scores if stored is None else restored(scores, stored)
 
 
-def as_state(layer: str, given: Nested, first: Nested) -> Nested:
-    """Check a given state, or a flat list of its tensors, and cast it like the first state."""
-    flat = isinstance(given, list) and not any(tree.is_nested(x) or x is None for x in given)
+def as_state(layer: str, received: Nested, first: Nested) -> Nested:
+    """Check a state, or a flat list of its tensors, and cast it like the first state."""
+    flat = isinstance(received, list) and not any(tree.is_nested(x) or x is None for x in received)
     remedy = "Pass what the previous step returned, for this memory; None on the first step."
-    check_state(layer, "`state`", given, leaves(first) if flat else first, remedy)
-    return _cast_like(given, first)
+    check_state(layer, "`state`", received, leaves(first) if flat else first, remedy)
+    return _cast_like(received, first)
 
 
 def _cast_like(state, first):

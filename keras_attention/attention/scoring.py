@@ -428,7 +428,7 @@ class ScoringMixin(CheckedLayer):
             noise=noise,
         )
 
-    def _state(self, memory: Memory, given: Nested = None) -> Nested:
+    def _state(self, memory: Memory, received: Nested = None) -> Nested:
         return None
 
     def _begin_training(self, memory: Memory, steps: Size) -> tuple[Memory, Nested]:

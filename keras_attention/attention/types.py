@@ -141,11 +141,11 @@ class DecoderAttention(Protocol):
         """Make the memory, as the public `prepare` does, without checks."""
         ...
 
-    def _state(self, memory: Memory, given: Nested = None) -> Nested:
+    def _state(self, memory: Memory, received: Nested = None) -> Nested:
         """Return the state before the first step, in the dtypes that the layer keeps; or None.
 
         Args:
-            given: a state, or a flat list of its tensors, to check and cast instead.
+            received: a state, or a flat list of its tensors, to check and cast instead.
         """
         ...
 

@@ -182,11 +182,13 @@ class AttentionRNN(Decoder):
             as_ops = as_ops and not samples_in_step(self.attention)
             as_ops = as_ops and not (training and updates_weights(self.attention))
         # The loop is time-major.
-        given = tree_map(swap_steps, (sequences, mask, position)), memory, state[:3]
+        loop_inputs = tree_map(swap_steps, (sequences, mask, position)), memory, state[:3]
         with compiling(True if training else None):
             pads = as_ops and bool(training)
             pads = pads and execution_context(sequences, *leaves(memory.value)).compiles_loops
-            inputs, inside, carry = pad_lengths(self.attention, *given) if pads else given
+            inputs, inside, carry = (
+                pad_lengths(self.attention, *loop_inputs) if pads else loop_inputs
+            )
             noise = None
             if self.attends_inside and training:
                 inside, noise = self.attention._begin_training(inside, ops.shape(inputs[0])[0])
@@ -201,7 +203,7 @@ class AttentionRNN(Decoder):
             else:
                 carry, outputs = self._run_any_cell(inputs, inside, carry, options)
             if pads:
-                carry, outputs = cut_lengths(*given, carry, outputs)
+                carry, outputs = cut_lengths(*loop_inputs, carry, outputs)
         outputs, weights = tree_map(swap_steps, outputs)
         if not self.attends_inside:
             options |= {"masks": Masks(query=mask), "position": position}

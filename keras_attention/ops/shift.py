@@ -116,5 +116,5 @@ def _recurrence(factors, terms):
         return 2 * step, factors * earlier[0], terms + factors * earlier[1]
 
     # In a graph, only one of the two may have a static batch size.
-    given = ops.ones((), "int32"), factors + ops.zeros_like(terms), terms + ops.zeros_like(factors)
-    return ops.while_loop(lambda step, *_: step < length, double, given)[2]
+    init = ops.ones((), "int32"), factors + ops.zeros_like(terms), terms + ops.zeros_like(factors)
+    return ops.while_loop(lambda step, *_: step < length, double, init)[2]
