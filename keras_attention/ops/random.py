@@ -37,7 +37,7 @@ def changed_by(run: Callable[[], Any], layer: keras.layers.Layer) -> list[tuple[
 def scan_with_random_state(
     body: Body, carry: Nested, inputs: Nested, layer: keras.layers.Layer, unroll: bool = False
 ) -> tuple[Nested, Nested]:
-    """Call `scan` with a body that may sample anew in every step."""
+    """Call `scan` with a body that may draw new random numbers in every step."""
     if unroll or not execution_context().traces_loops or not generator_states(layer):
         return scan(body, carry, inputs, unroll=unroll)
     first = unflatten_as(inputs, [x[0] for x in leaves(inputs)])
