@@ -60,8 +60,9 @@ from keras_attention.backend import (
 )
 from keras_attention.ops.gradients import weight_gradients
 from keras_attention.ops.matmul import bias_gradient, materialized_transpose
+from keras_attention.ops.padding import pad_axis, round_up_length
 
-__all__ = ["MAX_VECTORIZED", "AutomaticOp", "Op", "ProductOp", "Step", "recur"]
+__all__ = ["MAX_VECTORIZED", "AutomaticOp", "Op", "ProductOp", "StepFunction", "recur"]
 
 # Largest (parameters x steps) that one vectorized gradient may cover: 2**27 float32 values, 512
 # MiB. A decoder of `benchmarks/gpu_programs.py` then needs one group for its 50 steps.
@@ -213,18 +214,17 @@ class _Calls:
 
 # step(call, carry, inputs, constants) -> (carry, outputs). `call(name, *args)` returns the results
 # of an op.
-Step = Callable[[Callable[..., Any], Nested, Nested, Nested], tuple[Nested, Nested]]
+StepFunction = Callable[[Callable[..., Any], Nested, Nested, Nested], tuple[Nested, Nested]]
 
 
 def recur(
-    step: Step,
+    step: StepFunction,
     named_ops: dict[str, Op],
     carry: Nested,
     inputs: Nested,
     constants: Nested = None,
     unroll: bool = False,
     training: bool = True,
-    steps: Tensor | None = None,
 ) -> tuple[Nested, Nested]:
     """Run a recurrence over the first axis of its inputs.
 
@@ -238,23 +238,28 @@ def recur(
         constants: inputs of all steps, tensors in any nesting. No gradient flows to them.
         unroll: whether to copy the step T times, instead of a loop.
         training: whether gradients will be needed, so that XLA may compile the forward pass too.
-        steps: how many steps to run, a scalar tensor. The outputs of the others are zero. Only
-            where `ExecutionContext.compiles_loops` is true.
 
     Returns:
         The last carry, and the outputs of all steps.
     """
     params = {name: list(op.params) for name, op in named_ops.items()}
     projections = {name: op.input_projections for name, op in named_ops.items()}
+    compiles = execution_context(*leaves((carry, params, projections))).compiles_loops
+    steps = ops.shape(leaves((projections, inputs))[0])[0]
+    limit = None
+    if compiles and training and not isinstance(steps, int):
+        # XLA compiles few programs for all lengths, and skips the padding.
+        limit, missing = steps, round_up_length(steps) - steps
+        projections, inputs = tree_map(lambda x: pad_axis(x, 0, missing), (projections, inputs))
     # The recurrence has a gradient of its own.
-    options = {"unroll": unroll, "steps": steps, "all_needed": training, "differentiated": False}
+    options = {"unroll": unroll, "steps": limit, "all_needed": training, "differentiated": False}
     recurrence = _Recurrence(step, named_ops, options)
     if DIFFERENTIATES_LOOPS:  # autograd differentiates the steps of a loop itself
         body = functools.partial(recurrence.plain_step, params, constants)
         return scan(body, carry, (projections, inputs), unroll=unroll)
     forward_loop, backward, settings = scan, recurrence.backward, capture_compiling()
     arguments = (carry, params, projections), (inputs, constants)
-    if execution_context(*leaves(arguments[0])).compiles_loops:
+    if compiles:
         # Without training, the forward pass may be exported for a server without XLA.
         forward_loop = jit(scan) if training else scan
         backward, settings = jit(backward), settings._replace(by_caller=True)
@@ -279,7 +284,8 @@ def recur(
         return tuple(leaves(results)), gradient
 
     results = run(*leaves(arguments))
-    return unflatten_as(structure[0], list(results))
+    last, outputs = unflatten_as(structure[0], list(results))
+    return last, outputs if limit is None else tree_map(lambda x: x[:steps], outputs)
 
 
 class _Recurrence:

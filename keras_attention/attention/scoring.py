@@ -71,10 +71,10 @@ __all__ = [
     "ScoringMixin",
     "add_sequence_loss",
     "attend_masked",
+    "attend_with_residuals",
     "build_attention",
     "check_attention",
     "check_hook",
-    "finish",
     "read_values",
     "set_weighing",
 ]
@@ -609,32 +609,35 @@ def attend_masked(
         masks: masks of the query, without that of the memory.
         options: see `AttendOptions`.
     """
-    _, query_mask, pairs, causal = masks or Masks()
-    one_step = len(query.shape) == 2
-    if one_step:
-        query = ops.expand_dims(query, 1)
-        query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
-        pairs = None if pairs is None else tree_map(lambda x: ops.expand_dims(x, 1), pairs)
-        if options.get("noise") is not None:
-            options["noise"] = tree_map(lambda x: ops.expand_dims(x, 0), options["noise"])
-    query = zero_masked(query, query_mask)
-    choices = AttendOptions(Masks(memory.mask, query_mask, pairs, causal), **options)
+    masks = (masks or Masks())._replace(memory=memory.mask)
+    choices = AttendOptions(masks, **options)
     with compiling(True) if choices.training else contextlib.nullcontext():
-        results = attention._attend(query, memory, state, choices)
-    return finish(attention, query, memory, results, choices, one_step)
+        return attend_with_residuals(attention, query, memory, state, choices)[0]
 
 
-def finish(
+def attend_with_residuals(
     attention: Any,
     query: Tensor,
     memory: Memory,
-    results: Sequence[Nested],
+    state: Nested,
     options: AttendOptions,
-    one_step: bool,
     combine: bool = True,
-) -> Attended:
-    """Combine, mask and cast the context, the state and the weights of an attention."""
-    output, weights, state, _ = results
+) -> tuple[Attended, Nested]:
+    """Attend as `options` say; return the result, and what a decoder stores for the gradient.
+
+    Without `combine` the output is the context.
+    """
+    one_step = len(query.shape) == 2
+    if one_step:
+        query = ops.expand_dims(query, 1)
+        _, query_mask, pairs, _ = options.masks
+        query_mask, pairs = tree_map(lambda x: ops.expand_dims(x, 1), (query_mask, pairs))
+        masks = options.masks._replace(query=query_mask, pairs=pairs)
+        noise = tree_map(lambda x: ops.expand_dims(x, 0), options.noise)
+        options = options._replace(masks=masks, noise=noise)
+    query = zero_masked(query, options.masks.query)
+    results = attention._attend(query, memory, state, options)
+    output, weights, state, residuals = results
     if combine:
         output = attention.combine(query, output)
         if attention._own & {"combine", "output_size"}:
@@ -645,11 +648,11 @@ def finish(
     output = zero_masked(output, options.masks.query)
     output = ops.squeeze(output, 1) if one_step else output
     if not options.return_attention_scores:
-        return Attended(output, state, None)
+        return Attended(output, state, None), residuals
     several = isinstance(weights, list)
     each = [cast(x, attention.compute_dtype) for x in (weights if several else [weights])]
     each = [ops.squeeze(x, 1) for x in each] if one_step else each
-    return Attended(output, state, each if several else each[0])
+    return Attended(output, state, each if several else each[0]), residuals
 
 
 def add_sequence_loss(

@@ -1,4 +1,4 @@
-"""Padding of dynamic sizes: an empty batch, no steps, and lengths for XLA."""
+"""Padding of dynamic sizes: an empty batch, no steps, and the length of a memory for XLA."""
 
 import functools
 
@@ -51,35 +51,25 @@ def cut_empty(
     return outputs[:, :steps], tree_map(lambda x: x[:, :steps], weights), last
 
 
-def pad_lengths(
-    attention: DecoderAttention, inputs: tuple, memory: Memory, carry: tuple
-) -> tuple[tuple, Memory, tuple]:
-    """Round the lengths of the inputs `(T, B, ...)` and of a memory up, if they are unknown.
+def pad_memory(attention: DecoderAttention, memory: Memory, carry: tuple) -> tuple[Memory, tuple]:
+    """Round the length of a memory up if it is unknown, and the state of its attention with it.
 
-    XLA then compiles few programs for all lengths. `cut_lengths` removes the padding.
+    XLA then compiles few programs for all lengths. `cut_memory` removes the padding.
     """
-    missing = _missing(ops.shape(inputs[0])[0])
-    padded = _pad_memory(memory)
+    padded = _pad_values(memory)
     (cells, fed, state), first = carry, leaves(attention._state(padded))
     if attention.has_state:
         grown = [_pad_to(x, ops.shape(y)) for x, y in zip(leaves(state), first, strict=True)]
         state = unflatten_as(state, grown)
-    return tree_map(lambda x: pad_axis(x, 0, missing), inputs), padded, (cells, fed, state)
+    return padded, (cells, fed, state)
 
 
-def cut_lengths(
-    inputs: tuple, memory: Memory, carry: tuple, last: tuple, outputs: tuple
-) -> tuple[tuple, tuple]:
-    """Return the last carry and the outputs of a loop without what `pad_lengths` added."""
+def cut_memory(memory: Memory, carry: tuple, last: tuple, outputs: tuple) -> tuple[tuple, tuple]:
+    """Return the last carry and the outputs of a loop without what `pad_memory` added."""
     (cells, fed, state), (outputs, weights) = last, outputs
-    steps = ops.shape(inputs[0])[0]
-    weights = tree_map(lambda x, y: x[:steps, :, : ops.shape(y)[1]], weights, memory.value)
+    weights = tree_map(lambda x, y: x[:, :, : ops.shape(y)[1]], weights, memory.value)
     state = tree_map(lambda x, y: x[(slice(None), *map(slice, ops.shape(y)[1:]))], state, carry[2])
-    return (cells, fed, state), (outputs[:steps], weights)
-
-
-def _missing(size):
-    return 0 if isinstance(size, int) else round_up_length(size) - size
+    return (cells, fed, state), (outputs, weights)
 
 
 def _pad_to(x, sizes):
@@ -88,13 +78,14 @@ def _pad_to(x, sizes):
     return x
 
 
-def _pad_memory(memory):
+def _pad_values(memory):
     if tree.is_nested(memory.value):  # several memories
-        each = map(_pad_memory, map(Memory, *memory))
+        each = map(_pad_values, map(Memory, *memory))
         return Memory(*map(list, zip(*each, strict=True)))
-    missing, mask = _missing(ops.shape(memory.value)[1]), memory.mask
-    if isinstance(missing, int):
+    length, mask = ops.shape(memory.value)[1], memory.mask
+    if isinstance(length, int):
         return memory
+    missing = round_up_length(length) - length
     mask = ops.ones(ops.shape(memory.value)[:2], "bool") if mask is None else mask
     pad = functools.partial(pad_axis, axis=1, count=missing)
     return Memory(*map(pad, (memory.key, memory.value, mask)))

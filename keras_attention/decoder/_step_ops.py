@@ -7,13 +7,13 @@ steps before the loop. The decoder calls every other cell as it is.
 import contextlib
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import keras
 
 from keras_attention._typing import Nested, Tensor
 from keras_attention.attention.checked_layer import as_in_a_call, float_weights, with_weights
-from keras_attention.attention.scoring import finish
+from keras_attention.attention.scoring import attend_with_residuals
 from keras_attention.attention.types import Attended, AttendOptions, DecoderAttention, Memory
 from keras_attention.backend import (
     kernel_gradient,
@@ -31,32 +31,6 @@ from keras_attention.decoder.residual_cells import ResidualRNNCells
 from keras_attention.ops.masks import Masks
 from keras_attention.ops.matmul import bias_gradient, materialized_transpose
 from keras_attention.recurrence import AutomaticOp, Op, ProductOp
-
-
-class CellStep(Protocol):
-    """Protocol of a decoder's cells."""
-
-    def __call__(
-        self, call: Callable[..., Any], inputs: Any, feed: Any, states: Any, dropout: Any
-    ) -> tuple[Tensor, Nested]:
-        """Run one step; return the output of the last cell, and the new states.
-
-        Args:
-            call: calls an op by its name.
-            inputs: x, `(B, D)`, or None where the ops hold the products of all steps.
-            feed: what the step appends to its inputs, or None.
-            states: the states of the cells.
-            dropout: the dropout masks of the ops, or None.
-        """
-        ...
-
-
-class StepOps(NamedTuple):
-    """The parts of a step: its cells, whether it attends, and the product of `combine` or None."""
-
-    cell: CellStep
-    attends: bool = True
-    output: "OutputOp | None" = None
 
 
 def runs_as_ops(cell: Any, training: bool | None) -> bool:
@@ -110,7 +84,14 @@ class CellOps:
         self.dropout = [op.dropout for op in self.cells]
 
     def step(self, call, inputs, feed, states, dropout):
-        """Run one step, as a `CellStep`."""
+        """Run one step; return the output of the last cell, and the new states.
+
+        Args:
+            call: calls an op by its name.
+            inputs: None, because the ops hold the products of the inputs of all steps.
+            feed: the features that the step appends to its inputs, or None.
+            states: the states of the cells. dropout: as the attribute.
+        """
         states = states if self.stacked else [states]
         below, new = feed, []
         for op, mask, state in zip(self.cells, dropout, states, strict=True):
@@ -302,6 +283,29 @@ class OutputOp(ProductOp):
         return self.activation(total)
 
 
+class AttentionOps:
+    """An attention, and the product of its `combine` if it is one.
+
+    Attributes:
+        ops: the ops of a step, by name.
+    """
+
+    def __init__(self, attention: DecoderAttention, memory: Memory, **options: Any) -> None:
+        product = attention._output_product()
+        self.output = None if product is None else OutputOp(*product)
+        options |= {"differentiated": True, "combine": product is None}
+        self.ops: dict[str, Op] = {"attention": AttentionOp(attention, memory, **options)}
+        if self.output is not None:
+            self.ops["output"] = self.output
+
+    def step(self, call, query, state, noise, position):
+        """Attend in one step. `call` calls an op by its name."""
+        attended = call("attention", query, state, noise, position)
+        if self.output is None:
+            return attended
+        return attended._replace(output=self.output.step(call, query, attended.output))
+
+
 class AttentionOp(AutomaticOp):
     """The attention of one step: `forward(params, query, state, noise, position)` is `Attended`.
 
@@ -341,8 +345,8 @@ class AttentionOp(AutomaticOp):
         memory = leaves((self.memory.key, self.memory.value, mask))
         return [*memory, *map(value_of, float_weights(self.attention))]
 
-    def call(self, name: str, *args: Nested) -> Attended:
-        """Attend without a gradient of its own, in place of the `call` of `recur`."""
+    def step(self, call: None, *args: Nested) -> Attended:
+        """Attend in one step without a gradient of its own."""
         return self.forward([], *args)[0]
 
     def forward(self, params, *args, residuals=None, calls=True):
@@ -356,18 +360,12 @@ class AttentionOp(AutomaticOp):
             key, value, mask = unflatten_as(tuple(memory), params[:count])
             memory = Memory(key, value, tree_map(lambda x: x > 0.5, mask))
             scope = with_weights(self.attention, params[count:])
-        one_step = len(query.shape) == 2  # otherwise `grad_params` runs all steps at once
-        if one_step:
-            query = ops.expand_dims(query, 1)
-            if noise is not None:
-                noise = tree_map(lambda x: ops.expand_dims(x, 0), noise)
         more = {"position": position, "noise": noise, "stored": residuals}
         options = self.options._replace(masks=Masks(memory.mask), **more)
         with scope:
-            results = self.attention._attend(query, memory, state, options)
-            combine = self.combine
-            attended = finish(self.attention, query, memory, results, options, one_step, combine)
-        return attended, results[3]
+            return attend_with_residuals(
+                self.attention, query, memory, state, options, self.combine
+            )
 
     def grad_params(self, params, residuals, grad_output, *args):
         if self.attention.has_state:

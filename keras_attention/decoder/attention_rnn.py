@@ -36,8 +36,8 @@ from keras_attention.decoder._cells import (
     state_sizes,
     with_constant_weights,
 )
-from keras_attention.decoder._padding import cut_lengths, pad_lengths
-from keras_attention.decoder._step_ops import AttentionOp, CellOps, OutputOp, StepOps, runs_as_ops
+from keras_attention.decoder._padding import cut_memory, pad_memory
+from keras_attention.decoder._step_ops import AttentionOp, AttentionOps, CellOps, runs_as_ops
 from keras_attention.decoder.decoder import Decoder
 from keras_attention.ops.masks import Masks, zero_masked
 from keras_attention.ops.random import generator_states, scan_with_random_state
@@ -182,28 +182,24 @@ class AttentionRNN(Decoder):
             as_ops = as_ops and not samples_in_step(self.attention)
             as_ops = as_ops and not (training and updates_weights(self.attention))
         # The loop is time-major.
-        loop_inputs = tree_map(swap_steps, (sequences, mask, position)), memory, state[:3]
+        inputs = tree_map(swap_steps, (sequences, mask, position))
         with compiling(True if training else None):
             pads = as_ops and bool(training)
             pads = pads and execution_context(sequences, *leaves(memory.value)).compiles_loops
-            inputs, inside, carry = (
-                pad_lengths(self.attention, *loop_inputs) if pads else loop_inputs
-            )
-            noise = None
+            inside, carry, noise = memory, state[:3], None
+            if pads:
+                inside, carry = pad_memory(self.attention, inside, carry)
             if self.attends_inside and training:
                 inside, noise = self.attention._begin_training(inside, ops.shape(inputs[0])[0])
             inputs = *inputs, noise
             if as_ops:
-                # XLA skips the steps that pad an unknown length.
-                steps = ops.shape(sequences)[1] if pads else None
-                steps = None if isinstance(steps, int) else steps
                 step, named_ops, dropout, inputs = self._as_ops(inputs, inside, options)
                 loop = step, named_ops, carry, inputs, dropout
-                carry, outputs = recur(*loop, self.unroll, bool(training), steps)
+                carry, outputs = recur(*loop, self.unroll, bool(training))
             else:
                 carry, outputs = self._run_any_cell(inputs, inside, carry, options)
             if pads:
-                carry, outputs = cut_lengths(*loop_inputs, carry, outputs)
+                carry, outputs = cut_memory(memory, state[:3], carry, outputs)
         outputs, weights = tree_map(swap_steps, outputs)
         if not self.attends_inside:
             options |= {"masks": Masks(query=mask), "position": position}
@@ -216,41 +212,38 @@ class AttentionRNN(Decoder):
 
     def _as_ops(self, inputs, memory, options):
         """Return a step and its ops, for `recur`; its dropout masks, and its inputs."""
-        (sequences, mask, position, noise), output = inputs, None
-        cell = CellOps(self.cell, sequences, options["training"])
-        named_ops = dict(cell.ops)
+        sequences, mask, position, noise = inputs
+        cell, attend = CellOps(self.cell, sequences, options["training"]), None
+        named_ops = cell.ops
         if self.attends_inside:
-            product = self.attention._output_product()
-            if product is not None:
-                output = named_ops["output"] = OutputOp(*product)
-            named_ops["attention"] = AttentionOp(
-                self.attention, memory, differentiated=True, combine=output is None, **options
-            )
-        step = functools.partial(self._one_step, StepOps(cell.step, self.attends_inside, output))
+            attention = AttentionOps(self.attention, memory, **options)
+            named_ops, attend = named_ops | attention.ops, attention.step
+        step = functools.partial(self._one_step, cell.step, attend)
         position = position if self.attention.uses_position else None
         return step, named_ops, cell.dropout, (None, mask, position, noise)
 
     def _run_any_cell(self, inputs, memory, carry, options):
         """Run a loop over any cell, which the backend differentiates."""
-        step_ops = StepOps(self._call_cell, self.attends_inside)
-        call = AttentionOp(self.attention, memory, **options).call
-        step = functools.partial(self._one_step, step_ops, call)
+        attend = AttentionOp(self.attention, memory, **options).step
+        attend = attend if self.attends_inside else None
+        step = functools.partial(self._one_step, self._call_cell, attend, None)
         loop = functools.partial(scan_with_random_state, step, carry, inputs, self, self.unroll)
         batch, features = ops.shape(inputs[0])[1:]
         with dropout_masks(self.cell, batch, features + self._input_feed_size):
             return with_constant_weights(self, loop)
 
     def _step(self, inputs, state, memory):
-        step_ops, call = StepOps(self._call_cell), AttentionOp(self.attention, memory).call
+        parts = self._call_cell, AttentionOp(self.attention, memory).step, None
         x = inputs, None, state.position, None
-        (cells, fed, last), (output, weights) = self._one_step(step_ops, call, state[:3], x)
+        (cells, fed, last), (output, weights) = self._one_step(*parts, state[:3], x)
         return output, DecoderState(cells, fed, last, state.position + 1), weights
 
-    def _one_step(self, step_ops, call, carry, inputs, dropout=None):
+    def _one_step(self, cell, attend, call, carry, inputs, dropout=None):
         """Run one step of the equation in the docstring; a masked step keeps its carry.
 
         Args:
-            step_ops: `StepOps`. call: calls an op by its name.
+            cell, attend: run the cell and the attention, or None to attend after the loop.
+            call: calls an op by its name, for `cell` and `attend` that are made of ops.
             carry: the states of the cells, the input feed and the state of the attention.
             inputs: x, its mask, its position, and the noise of the attention.
             dropout: the dropout masks of the ops.
@@ -258,16 +251,14 @@ class AttentionRNN(Decoder):
         (cells, fed, state), (x, mask, position, noise) = carry, inputs
         output = attended = weights = None
         if self.query == "current":
-            output, cells = step_ops.cell(call, x, fed, cells, dropout)
-        if step_ops.attends:
+            output, cells = cell(call, x, fed, cells, dropout)
+        if attend is not None:
             query = output if self.query == "current" else query_of(self.cell, cells)
-            attended, state, weights = call("attention", query, state, noise, position)
-            if step_ops.output is not None:
-                attended = step_ops.output.step(call, query, attended)
+            attended, state, weights = attend(call, query, state, noise, position)
         if self.query == "previous":
-            output, cells = step_ops.cell(call, x, attended, cells, dropout)
+            output, cells = cell(call, x, attended, cells, dropout)
         new = cells, attended if self.input_feeding else None, state
-        output = self._joined(output, attended) if step_ops.attends else output
+        output = output if attend is None else self._joined(output, attended)
         return new if mask is None else where_valid(mask, new, carry), (output, weights)
 
     def _call_cell(self, call, inputs, feed, states, dropout=None):

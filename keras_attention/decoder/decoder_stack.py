@@ -15,7 +15,6 @@ from keras_attention.decoder._cells import as_states, output_size, state_sizes
 from keras_attention.decoder._step_ops import CellOps, runs_as_ops
 from keras_attention.decoder.decoder import Decoder
 from keras_attention.ops.masks import Masks, zero_masked
-from keras_attention.ops.padding import pad_axis, round_up_length
 from keras_attention.recurrence import recur
 
 __all__ = ["DecoderStack"]
@@ -176,21 +175,16 @@ def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: 
     if _uses_keras_call(rnn, sequences, training):
         outputs = rnn(sequences, initial_state=states, training=training)
         return outputs[0] if rnn.return_state else outputs
-    inputs = swap_steps(sequences)
-    steps, limit = ops.shape(inputs)[0], None
-    if training and execution_context(sequences).compiles_loops and not isinstance(steps, int):
-        # XLA compiles few programs for all lengths.
-        limit, inputs = steps, pad_axis(inputs, 0, round_up_length(steps) - steps)
-    cell = CellOps(rnn.cell, inputs, training)
+    cell = CellOps(rnn.cell, swap_steps(sequences), training)
 
     def step(call, states, _, dropout):
         hidden, states = cell.step(call, None, None, states, dropout)
         return states, hidden
 
     with compiling(True if training else None):
-        options = {"training": bool(training), "steps": limit}
+        options = {"training": bool(training)}
         _, outputs = recur(step, cell.ops, states, None, cell.dropout, **options)
-    return swap_steps(outputs)[:, :steps]
+    return swap_steps(outputs)
 
 
 def _uses_keras_call(rnn, sequences, training):
