@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn
 import keras
 import numpy as np
 
-from keras_attention._typing import TensorShape
+from keras_attention._typing import Size, TensorShape
 
 # Larger values are mistakes. They would stall, or fail far from the argument.
 MAX_FEATURES = 2**20  # a kernel of 1024 rows then takes four gibibytes
@@ -135,7 +135,11 @@ class Spec:
         return self._copy(arguments, lists)
 
     def check(
-        self, layer: str, tensors: Mapping[str, Any], built: Mapping[str, int] = {}, call: str = ""
+        self,
+        layer: str,
+        tensors: Mapping[str, object],
+        built: Mapping[str, int] = {},
+        call: str = "",
     ) -> dict[str, int]:
         """Raise an error for tensors that are not as declared; return the sizes by axis.
 
@@ -168,13 +172,13 @@ class Spec:
         return sizes
 
     def check_shapes(
-        self, layer: str, shapes: Mapping[str, Any], built: Mapping[str, int] = {}
+        self, layer: str, shapes: Mapping[str, object], built: Mapping[str, int] = {}
     ) -> dict[str, int]:
         """Check the shapes that a layer is built for, and return the features by axis."""
         sizes = self.check(layer, self.symbols(shapes, "float32"), built)
         return {axis: size for axis, size in sizes.items() if axis[0] == "D"}
 
-    def symbols(self, shapes: Mapping[str, Any], dtype: str) -> dict[str, Any]:
+    def symbols(self, shapes: Mapping[str, object], dtype: str) -> dict[str, Any]:
         """Return symbolic tensors, or lists of them, of these shapes. Ids are int32."""
         ids = {x.name for x in self.arguments if x.kind == "int"}
         symbols = {}
@@ -269,7 +273,7 @@ def masks_by_name(names: Iterable[str]) -> str:
     return f"Pass a mask by its name: {' or '.join(masks)}." if masks else ""
 
 
-def is_dense(x: Any) -> bool:
+def is_dense(x: object) -> bool:
     """Return True if a tensor is neither ragged nor sparse."""
     symbolic = isinstance(x, keras.KerasTensor)
     return not (x.ragged or x.sparse) if symbolic else _is_dense_type(type(x))
@@ -286,20 +290,20 @@ def _sparsity(x):
     return "ragged" if hasattr(x, "to_tensor") or getattr(x, "ragged", False) else "sparse"
 
 
-def check_dense(where: str, name: str, x: Any) -> None:
+def check_dense(where: str, name: str, x: object) -> None:
     if not is_dense(x):
         remedy = REMEDIES[_sparsity(x)].format(name=name)
         raise_value_error(where, f"`{name}` must be a dense tensor", x, remedy)
 
 
 @functools.cache
-def kind_of(dtype: Any) -> str:
+def kind_of(dtype: object) -> str:
     """Return "float", "int" or "bool" for a dtype of any precision, and its name for others."""
     name = _dtype_name(dtype)
     return next((kind for kind in KINDS if kind in name), name)
 
 
-def dtype_of(x: Any) -> str:
+def dtype_of(x: object) -> str:
     """Return the name of the dtype of a tensor, also of one that Keras does not know."""
     return _dtype_name(x.dtype)
 
@@ -310,7 +314,7 @@ def _dtype_name(dtype):
     return str(dtype)
 
 
-def is_floating(x: Any) -> bool:
+def is_floating(x: object) -> bool:
     """Return True if a tensor has a floating-point dtype, of any precision."""
     return kind_of(x.dtype) == "float"
 
@@ -323,13 +327,13 @@ def fits(shape: Sequence[Any], expected: Sequence[Any]) -> bool:
     return len(shape) == len(expected)
 
 
-def is_tensor(x: Any, kind: str, *shape: Any) -> bool:
+def is_tensor(x: object, kind: str, *shape: Size) -> bool:
     """Return True for a tensor of a kind and shape; None fits any size."""
     has_kind = hasattr(x, "shape") and hasattr(x, "dtype") and kind_of(x.dtype) == kind
     return has_kind and fits(tuple(x.shape), shape)
 
 
-def check_result(layer: str, hook: str, result: Any, *sizes: Any, remedy: str = "") -> None:
+def check_result(layer: str, hook: str, result: object, *sizes: Size, remedy: str = "") -> None:
     """Check that a hook returned a tensor of these sizes. A projection has any features."""
     projection = hook.startswith("project")
     sizes = (*sizes, None) if projection else sizes
@@ -340,7 +344,9 @@ def check_result(layer: str, hook: str, result: Any, *sizes: Any, remedy: str = 
         raise_value_error(layer, expected, result, remedy)
 
 
-def check_choice(layer: str, name: str, value: Any, choices: Iterable[str], hint: str = "") -> str:
+def check_choice(
+    layer: str, name: str, value: object, choices: Iterable[str], hint: str = ""
+) -> str:
     if not isinstance(value, str) or value not in choices:
         expected = f"`{name}` must be one of {', '.join(map(repr, choices))}"
         raise_value_error(layer, expected, value, hint)
@@ -360,7 +366,7 @@ def check_training(layer: str, value: object) -> None:
 
 
 def check_int(
-    layer: str, name: str, value: Any, least: int = 1, most: int = MAX_FEATURES, hint: str = ""
+    layer: str, name: str, value: object, least: int = 1, most: int = MAX_FEATURES, hint: str = ""
 ) -> int:
     """Return an integer from `least` to `most`."""
     if not is_integer(value) or not least <= value <= most:
@@ -379,20 +385,25 @@ def is_integer(value: object) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Return True for a finite number that is not a boolean."""
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     return real and math.isfinite(value)
 
 
-def check_rate(layer: str, name: str, value: Any) -> float:
+def check_rate(layer: str, name: str, value: object) -> float:
     if not is_number(value) or not 0 <= value < 1:
         raise_value_error(layer, f"`{name}` must be a number in [0, 1)", value, "50 % is 0.5.")
     return float(value)
 
 
 def check_number(
-    layer: str, name: str, value: Any, least: float = -INF, most: float = INF, above: float = -INF
+    layer: str,
+    name: str,
+    value: object,
+    least: float = -INF,
+    most: float = INF,
+    above: float = -INF,
 ) -> float:
     """Return a finite number, at least `least`, at most `most`, and above `above`."""
     if not is_number(value) or not (least <= value <= most and value > above):
@@ -403,16 +414,16 @@ def check_number(
     return float(value)
 
 
-def check_seed(layer: str, seed: Any) -> int | None:
+def check_seed(layer: str, seed: object) -> int | None:
     return None if seed is None else check_int(layer, "seed", seed, 0, MAX_SEED)
 
 
-def check_token(where: str, name: str, token: Any) -> int:
+def check_token(where: str, name: str, token: object) -> int:
     hint = "Look it up in the vocabulary." if isinstance(token, str) else ""
     return check_int(where, name, token, 0, MAX_TOKEN, hint)
 
 
-def describe(value: Any) -> str:
+def describe(value: object) -> str:
     """Describe a value in an error: the dtype and shape of a tensor, otherwise the value."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
@@ -427,7 +438,7 @@ def describe(value: Any) -> str:
     return f"{value!r:.100}"
 
 
-def describe_length(value: Any) -> str:
+def describe_length(value: object) -> str:
     """Describe a value that should be a list or a tuple of another length."""
     is_list = isinstance(value, (tuple, list)) and not hasattr(value, "_fields")
     return f"a {type(value).__name__} of {len(value)}" if is_list else describe(value)

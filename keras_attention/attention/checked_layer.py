@@ -15,12 +15,12 @@ import keras
 
 from keras_attention._spec import Spec, check_bool, check_training, masks_by_name
 from keras_attention._typing import Tensor
-from keras_attention.attention.dropped_masks import warn_of_dropped_masks
+from keras_attention.attention.mask_warning import warn_of_dropped_masks
 from keras_attention.backend import REVERSES_UNROLLED_MASK, project
 from keras_attention.ops.matmul import cast
 
 __all__ = ["CheckedLayer", "arguments_of", "as_in_a_call", "check_directions", "check_not_fixed"]
-__all__ += ["deserialized", "float_weights", "hold", "raise_not_initialized", "serialized"]
+__all__ += ["deserialized", "float_weights", "raise_not_initialized", "record_holder", "serialized"]
 __all__ += ["take_dtype", "traced", "updates_weights", "with_weights"]
 
 # For a type checker, no class is hashable.
@@ -50,7 +50,7 @@ def updates_weights(layer: keras.layers.Layer) -> bool:
     return layer.trainable and any("float" in x.dtype for x in layer.non_trainable_weights)
 
 
-def take_dtype(options: dict[str, Any], layer: Any) -> None:
+def take_dtype(options: dict[str, Any], layer: object) -> None:
     """Let the constructor arguments `options` have the dtype of a layer that they hold."""
     if options.get("dtype") is None and isinstance(layer, keras.layers.Layer):
         options["dtype"] = layer.dtype_policy
@@ -68,13 +68,13 @@ def with_weights(layer: keras.layers.Layer, values: Iterable[Tensor]) -> keras.S
     return keras.StatelessScope([*zip(float_weights(layer), values, strict=True), *others])
 
 
-def hold(holder: keras.layers.Layer, value: Any) -> None:
+def record_holder(holder: keras.layers.Layer, value: object) -> None:
     """Record the holder of a layer, or of several, and of the layers inside."""
     for part in value if isinstance(value, (list, tuple)) else [value]:
         if isinstance(part, keras.layers.Layer) and holder not in _holders.get(part, ()):
             _holders.setdefault(part, weakref.WeakSet()).add(holder)
             for name in (*_INSIDE, "layers"):
-                hold(part, getattr(part, name, None))
+                record_holder(part, getattr(part, name, None))
 
 
 def check_not_fixed(layer: keras.layers.Layer, name: str) -> None:
@@ -92,7 +92,7 @@ def check_not_fixed(layer: keras.layers.Layer, name: str) -> None:
         )
 
 
-def serialized(value: Any) -> Any:
+def serialized(value: object) -> Any:
     """Serialize a layer, or a list of layers, and mark the shared ones.
 
     Loading makes one layer of configs with the same mark. Keras marks the second config of a layer,
@@ -160,7 +160,7 @@ def traced(function: Callable[..., Any], *tensors: keras.KerasTensor) -> Any:
     return keras.Operation.compute_output_spec(_Caller(function, name="caller"), *tensors)
 
 
-def check_directions(where: str, encoder: Any) -> None:
+def check_directions(where: str, encoder: object) -> None:
     """Raise an error for `go_backwards=True`; correct every unrolled `Bidirectional` in place.
 
     On TensorFlow, Keras 3.15 does not reverse the mask for an unrolled backward layer, so it writes
@@ -206,12 +206,12 @@ class CheckedLayer(keras.layers.Layer):
         def build(self, *args: Any, **kwargs: Any) -> None:
             """Take the shapes of the arguments of `call`, which each layer names."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if vars(self).get("built"):
             check_not_fixed(self, name)
         super().__setattr__(name, value)
         if isinstance(value, (keras.layers.Layer, list, tuple)):
-            hold(self, value)
+            record_holder(self, value)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not hasattr(self, "built"):
@@ -229,7 +229,7 @@ class CheckedLayer(keras.layers.Layer):
                     kwargs[name] = bool(kwargs[name])
         return super().__call__(*args, **kwargs)
 
-    def _check_call(self, arguments: dict[str, Any]) -> None:
+    def _check_call(self, arguments: dict[str, object]) -> None:
         """Check that the arguments of a call, by name, are as declared."""
         parameters, training = _parameters_of(type(self)), arguments.get("training")
         if not arguments.keys() <= parameters.keys():
@@ -243,7 +243,7 @@ class CheckedLayer(keras.layers.Layer):
         if self.CALL.names.keys() <= parameters.keys():
             self._check_tensors({**self.CALL.names, **arguments})
 
-    def _check_tensors(self, tensors: dict[str, Any]) -> None:
+    def _check_tensors(self, tensors: dict[str, object]) -> None:
         self.CALL.check(self.name, tensors, self._sizes)
 
     @property
@@ -332,7 +332,7 @@ def arguments_of(layer: type) -> list[str]:
 
 
 def _raise_unknown_names(
-    layer: str, parameters: dict[str, inspect.Parameter], arguments: dict[str, Any]
+    layer: str, parameters: dict[str, inspect.Parameter], arguments: dict[str, object]
 ) -> None:
     """Raise an error for unknown call arguments."""
     unknown = arguments.keys() - parameters.keys() - {"training"}

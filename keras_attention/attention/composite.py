@@ -14,7 +14,7 @@ from keras_attention.backend import ops
 __all__ = ["HOOKS_OF_MEMBERS", "OF_MEMBERS", "Composite", "ends"]
 
 # Arguments that each member takes, and this layer does not.
-OF_MEMBERS: dict[str, Any] = {"normalizer": "softmax", "dropout": 0.0, "seed": None}
+OF_MEMBERS: dict[str, str | float | None] = {"normalizer": "softmax", "dropout": 0.0, "seed": None}
 HOOKS_OF_MEMBERS = "score", "project_query", "project_key", "weigh", "window"
 
 
@@ -43,7 +43,7 @@ class Composite(ScoringMixin):
                     "layer would not call. Override it in a class of the attention."
                 )
 
-    def _each(self, memory: Any, *others: Iterable | None) -> Iterator:
+    def _each(self, memory: Memory, *others: Iterable | None) -> Iterator:
         """Yield each attention, its memory, and its item of every other list, or None."""
         members = self._members()
         lists = [[None] * len(members) if x is None else x for x in others]

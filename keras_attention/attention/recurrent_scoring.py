@@ -17,7 +17,7 @@ from keras_attention._spec import (
     raise_value_error,
 )
 from keras_attention._typing import Nested, Shape, Size, Tensor
-from keras_attention.attention.scoring import ScoringMixin, check_hook, read_values
+from keras_attention.attention.scoring import ScoringMixin, check_hook, weighted_sum
 from keras_attention.attention.types import AttendOptions, Memory, Residuals, Step
 from keras_attention.backend import leaves, ops, swap_steps, tree_map, unflatten_as, where_valid
 from keras_attention.ops.gradients import restored
@@ -259,7 +259,7 @@ class RecurrentScoringMixin(ScoringMixin):
             )
             weights = swap_steps(weights)
             residuals = tree_map(lambda x: x[0], residuals)
-        context = read_values(self, weights, memory.value, options.drop and training)
+        context = weighted_sum(self, weights, memory.value, options.drop and training)
         return context, weights, state, residuals
 
     def _scores(self, query, memory, state, stored):
@@ -287,7 +287,7 @@ def _cast_like(state, first):
     return unflatten_as(first, [ops.cast(x, y.dtype) for x, y in pairs])
 
 
-def check_leaves(layer: str, hook: str, result: Any, memory: Memory) -> None:
+def check_leaves(layer: str, hook: str, result: Nested, memory: Memory) -> None:
     """Check the result of `initial_state`, or of `sample_noise`, whose tensors cover all steps."""
     batch, first = memory.value.shape[0], int(hook == "sample_noise")
     for x in leaves(result):
@@ -305,7 +305,7 @@ def check_state(layer: str, name: str, state: Nested, wanted: Nested, remedy: st
         raise_value_error(layer, expected, Description(received), remedy)
 
 
-def check_advanced(layer: str, results: Any, shape: tuple[Size, ...], state: Nested) -> None:
+def check_advanced(layer: str, results: object, shape: tuple[Size, ...], state: Nested) -> None:
     """Check the results of the hook `advance`: the weights of one step and the next state."""
     if not isinstance(results, tuple) or len(results) != 2:
         raise_value_error(layer, "`advance` must return the weights and the next state", results)

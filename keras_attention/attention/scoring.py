@@ -75,8 +75,8 @@ __all__ = [
     "build_attention",
     "check_attention",
     "check_hook",
-    "read_values",
-    "set_weighing",
+    "set_weight_options",
+    "weighted_sum",
 ]
 
 HOOKS = [
@@ -93,12 +93,12 @@ NORMALIZERS = {
 
 
 # Errors of attentions that a decoder cannot repeat, step by step.
-KEEPS = (
+OTHER_RESULTS = (
     "the attention returned other results in its second call. An attention in a decoder must not "
     "keep anything between steps: the loop traces one step and repeats it. Derive from "
     "RecurrentScoringMixin, and return from `next_state` what must last."
 )
-COUNTS = (
+NO_POSITIONS = (
     "the hooks give a query alone another result than among other queries. A decoder passes one "
     "query at a time, so a hook must not use the index of a query on its axis. For the index of "
     "the decoding step, add an argument: score(self, query, key, position)."
@@ -230,7 +230,7 @@ class ScoringMixin(CheckedLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        set_weighing(self, normalizer, dropout, seed)
+        set_weight_options(self, normalizer, dropout, seed)
 
     def build(self, query_shape: Shape, value_shape: Shape = None, key_shape: Shape = None) -> None:
         key_shape = key_shape or value_shape
@@ -369,7 +369,7 @@ class ScoringMixin(CheckedLayer):
         self.CALL.check(self.name, tensors, self._sizes, "layer.prepare(value)")
         return self._prepare(value, key, value_mask)
 
-    def _prepare(self, value: Any, key: Any = None, value_mask: Any = None) -> Memory:
+    def _prepare(self, value: Nested, key: Nested = None, value_mask: Nested = None) -> Memory:
         value = zero_masked(value, value_mask)
         key = self.project_key(value if key is None else zero_masked(key, value_mask))
         if "project_key" in self._own:
@@ -380,14 +380,14 @@ class ScoringMixin(CheckedLayer):
         self,
         query: Tensor,
         memory: Memory,
-        state: Any = None,
+        state: Nested = None,
         query_mask: Tensor = None,
         attention_mask: Tensor = None,
         use_causal_mask: bool = False,
         position: int | Tensor | None = None,
         return_attention_scores: bool = True,
         training: bool | None = None,
-        noise: Any = None,
+        noise: Nested = None,
     ) -> Attended:
         """Attend to a prepared memory.
 
@@ -469,7 +469,7 @@ class ScoringMixin(CheckedLayer):
             mask = all_of(window_mask(window.center, position, window.half_width), mask)
         weights = self._weigh(scores, mask, window, position)
         drop = options.drop and options.training
-        return read_values(self, weights, memory.value, drop), weights
+        return weighted_sum(self, weights, memory.value, drop), weights
 
     def _attend_windows(self, query, memory, window, options, more):
         """Return the context and the weights of windows, or None to read the whole memory.
@@ -491,7 +491,7 @@ class ScoringMixin(CheckedLayer):
             scores = score_window(query, memory.key, position)
             mask = all_of(inside, options.masks.at(position))
             weights = self._weigh(scores, mask, window, position)
-            context = read_values(self, weights, memory.value, drop, position)
+            context = weighted_sum(self, weights, memory.value, drop, position)
             scattered = scatter_windows(weights, window.center, length) if weights_wanted else None
             return context, scattered
 
@@ -656,7 +656,11 @@ def attend_with_residuals(
 
 
 def add_sequence_loss(
-    layer: keras.layers.Layer, attention: Any, weights: Any, query_mask: Any, memory_mask: Any
+    layer: keras.layers.Layer,
+    attention: Any,
+    weights: Nested,
+    query_mask: Tensor | None,
+    memory_mask: Nested,
 ) -> None:
     """Add the `sequence_loss` of an attention to a layer: the attention itself, or its decoder."""
     weights = tree_map(lambda x: cast(x, attention.score_dtype), weights)
@@ -665,7 +669,7 @@ def add_sequence_loss(
         layer.add_loss(loss)
 
 
-def set_weighing(layer: Any, normalizer: str, dropout: float, seed: int | None) -> None:
+def set_weight_options(layer: Any, normalizer: str, dropout: float, seed: int | None) -> None:
     """Check and set `normalizer`, `dropout` and `seed`; see `ScoringMixin`."""
     layer.normalizer = check_choice(layer.name, "normalizer", normalizer, tuple(NORMALIZERS))
     layer.dropout = check_rate(layer.name, "dropout", dropout)
@@ -675,8 +679,8 @@ def set_weighing(layer: Any, normalizer: str, dropout: float, seed: int | None) 
     layer.supports_masking = True
 
 
-def read_values(
-    layer: Any, weights: Tensor, value: Tensor, drop: Any, position: Tensor | None = None
+def weighted_sum(
+    layer: Any, weights: Tensor, value: Tensor, drop: bool | None, position: Tensor | None = None
 ) -> Tensor:
     """Sum the values by their weights, after dropout.
 
@@ -713,7 +717,7 @@ def check_hook(layer: type, name: str, original: Callable) -> None:
         )
 
 
-def check_window(layer: str, window: Any, shape: tuple[Size, ...]) -> None:
+def check_window(layer: str, window: object, shape: tuple[Size, ...]) -> None:
     """Check the result of the hook `window` for a query `(B, Tq, Dq)`."""
     width: Any = window.half_width if isinstance(window, Window) else None
     center = window.center if isinstance(window, Window) else window
@@ -724,7 +728,7 @@ def check_window(layer: str, window: Any, shape: tuple[Size, ...]) -> None:
         raise_value_error(layer, expected, received)
 
 
-def check_position(layer: Any, position: Any, query_shape: tuple[Size, ...]) -> None:
+def check_position(layer: ScoringMixin, position: object, query_shape: tuple[Size, ...]) -> None:
     """Check `position`, which a layer that counts steps needs for a single step."""
     one_step = len(query_shape) == 2
     if not layer.uses_position:
@@ -743,7 +747,10 @@ def check_position(layer: Any, position: Any, query_shape: tuple[Size, ...]) -> 
 
 
 def build_attention(
-    attention: ScoringMixin, query_shape: tuple[Size, ...], value_shape: Any, key_shape: Any = None
+    attention: ScoringMixin,
+    query_shape: tuple[Size, ...],
+    value_shape: Nested,
+    key_shape: Nested = None,
 ) -> None:
     """Build an attention. If it has been built before, the shapes must fit."""
     shapes = {"query": query_shape, "value": value_shape}
@@ -757,7 +764,7 @@ def build_attention(
         check_steps(attention, query_shape[-1], value_shape)
 
 
-def check_steps(attention: ScoringMixin, query_size: int, value_shape: Any) -> None:
+def check_steps(attention: ScoringMixin, query_size: int, value_shape: Nested) -> None:
     """Raise an error if hooks keep something between calls, or read the other queries of a call.
 
     A decoder traces a step with one query and repeats it, so a query must give the same
@@ -781,13 +788,13 @@ def check_steps(attention: ScoringMixin, query_size: int, value_shape: Any) -> N
         if not all(map(functools.partial(np.array_equal, equal_nan=True), among, again)):
             if generator_states(attention):
                 return  # random numbers at inference
-            raise ValueError(f"{attention.name}: {KEEPS}")
+            raise ValueError(f"{attention.name}: {OTHER_RESULTS}")
         if not attention.has_state:
             alone = attend(query[:, 2], memory, 2 if attention.uses_position else None)
             limit = 1e-3 if attention.compute_dtype in ("float32", "float64") else 0.05
             close = functools.partial(np.allclose, rtol=limit, atol=limit, equal_nan=True)
             if not all(map(close, [x[:, 2] for x in among], alone)):
-                raise ValueError(f"{attention.name}: {COUNTS}")
+                raise ValueError(f"{attention.name}: {NO_POSITIONS}")
 
     with eagerly():
         weights = [normal(*x.shape, dtype=x.dtype) for x in float_weights(attention)]
@@ -795,7 +802,7 @@ def check_steps(attention: ScoringMixin, query_size: int, value_shape: Any) -> N
             as_in_a_call(attention, check)
 
 
-def check_attention(layer: str, attention: Any, name: str = "attention") -> None:
+def check_attention(layer: str, attention: object, name: str = "attention") -> None:
     """Check the attention of a decoder, or of a layer of several attentions."""
     if not isinstance(attention, ScoringMixin):
         expected = f"`{name}` must be one layer built on ScoringMixin, called as layer(query, "

@@ -1,7 +1,7 @@
 """The tuples that the parts of an attention exchange."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.ops.masks import Masks
@@ -32,9 +32,9 @@ class Memory(NamedTuple):
         [0.25, 0.25, 0.25, 0.25, 0.0, 0.0, 0.0]
     """
 
-    key: Any
-    value: Any
-    mask: Any = None
+    key: Nested
+    value: Nested
+    mask: Nested = None
 
 
 class Window(NamedTuple):
@@ -67,7 +67,7 @@ class Window(NamedTuple):
         [[0.5, 0.5, 0.0, 0.0, 0.0], [0.33, 0.33, 0.33, 0.0, 0.0], [0.0, 0.33, 0.33, 0.33, 0.0]]
     """
 
-    center: Any
+    center: Tensor
     half_width: int
     gaussian: bool = False
 
@@ -90,9 +90,9 @@ class Attended(NamedTuple):
         ((2, 5), (2, 7), None)
     """
 
-    output: Any
-    state: Any
-    weights: Any
+    output: Tensor
+    state: Nested
+    weights: Nested
 
 
 class Residuals(NamedTuple):
@@ -103,8 +103,8 @@ class Residuals(NamedTuple):
         scores: `(B, Tq, Tk)`, the result of `score`; None in a window, or without a score.
     """
 
-    query: Any = None
-    scores: Any = None
+    query: Nested = None
+    scores: Nested = None
 
 
 class AttendOptions(NamedTuple):
@@ -118,12 +118,12 @@ class AttendOptions(NamedTuple):
     """
 
     masks: Masks
-    training: Any = None
+    training: bool | None = None
     return_attention_scores: bool = True
-    position: Any = None
-    noise: Any = None
+    position: Tensor | None = None
+    noise: Nested = None
     drop: bool = True
-    stored: Any = None
+    stored: Nested = None
 
 
 class DecoderAttention(Protocol):
@@ -137,7 +137,7 @@ class DecoderAttention(Protocol):
     uses_position: bool
     memory_count: int | None
 
-    def _prepare(self, value: Any, key: Any = None, value_mask: Any = None) -> Memory:
+    def _prepare(self, value: Nested, key: Nested = None, value_mask: Nested = None) -> Memory:
         """Make the memory, as the public `prepare` does, without checks."""
         ...
 
@@ -214,13 +214,13 @@ class Step(NamedTuple):
         [1, 2, 3]
     """
 
-    query: Any
-    projected: Any
-    scores: Any
-    memory: Any
-    mask: Any
-    noise: Any
-    training: Any
+    query: Tensor
+    projected: Nested
+    scores: Tensor
+    memory: Memory
+    mask: Tensor | None
+    noise: Nested
+    training: bool | None
 
 
 class DecoderState(NamedTuple):
@@ -246,7 +246,7 @@ class DecoderState(NamedTuple):
         [3, 3]
     """
 
-    cells: Any
-    input_feed: Any
-    attention: Any
-    position: Any
+    cells: Nested
+    input_feed: Tensor | None
+    attention: Nested
+    position: Tensor

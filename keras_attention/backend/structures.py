@@ -3,7 +3,7 @@
 import functools
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import keras
 from keras import tree
@@ -18,12 +18,12 @@ Function: TypeAlias = Callable[..., Nested]
 _IS_TENSOR = functools.partial(operator.is_not, None)
 
 
-def leaves(structure: Nested) -> list[Any]:
+def leaves(structure: Nested) -> list[Tensor]:
     """Return the tensors of a structure, without None."""
     return list(filter(_IS_TENSOR, tree.flatten(structure)))
 
 
-def unflatten_as(structure: Nested, tensors: Iterable[Any]) -> Nested:
+def unflatten_as(structure: Nested, tensors: Iterable[Tensor]) -> Nested:
     """Put the tensors into a structure of the same nesting: the inverse of `leaves`."""
     rest = iter(tensors)
     flat = [None if x is None else next(rest) for x in tree.flatten(structure)]

@@ -77,7 +77,7 @@ def in_loop() -> bool:
     return graph is not None
 
 
-def is_symbolic(x: Any) -> bool:
+def is_symbolic(x: object) -> bool:
     """Return True if a tensor has no values, because a function is being traced."""
     return isinstance(x, keras.KerasTensor) or (hasattr(x, "graph") and not hasattr(x, "numpy"))
 
@@ -154,7 +154,7 @@ def run_compiled(function: Function, *tensors: Tensor) -> Nested:
 
 
 def run_traced(
-    function: Function, *tensors: Tensor, shapes: tuple[Any, ...] | None = None
+    function: Function, *tensors: Tensor, shapes: tuple[Nested, ...] | None = None
 ) -> Nested:
     """Call a function of tensors as a graph, which is traced once for these shapes.
 
@@ -165,7 +165,7 @@ def run_traced(
 
 
 def compile_function(
-    function: Function, tensors: list[Tensor], variables: list[Any], jit: bool
+    function: Function, tensors: list[Tensor], variables: list[keras.Variable], jit: bool
 ) -> Function:
     """Compile a function of a list of tensors, which reads variables whenever it is called.
 

@@ -53,7 +53,7 @@ def in_loop() -> bool:
     return False
 
 
-def is_symbolic(x: Any) -> bool:
+def is_symbolic(x: object) -> bool:
     """Return True if a tensor has no values: Keras traces with tensors of the device "meta"."""
     return isinstance(x, keras.KerasTensor) or getattr(x, "is_meta", False)
 
@@ -105,14 +105,14 @@ def run_compiled(function: Function, *tensors: Tensor) -> Nested:
 
 
 def run_traced(
-    function: Function, *tensors: Tensor, shapes: tuple[Any, ...] | None = None
+    function: Function, *tensors: Tensor, shapes: tuple[Nested, ...] | None = None
 ) -> Nested:
     """Call a function of tensors."""
     return function(*tensors)
 
 
 def compile_function(
-    function: Function, tensors: list[Tensor], variables: list[Any], jit: bool
+    function: Function, tensors: list[Tensor], variables: list[keras.Variable], jit: bool
 ) -> Function:
     """Return the function, without gradients."""
     return torch.no_grad()(function)

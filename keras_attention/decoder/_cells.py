@@ -7,6 +7,7 @@ import keras
 from keras import tree
 
 from keras_attention._spec import Description, instance_hint, is_cell, raise_value_error
+from keras_attention._typing import Nested, Tensor
 from keras_attention.attention.checked_layer import updates_weights
 from keras_attention.attention.scoring import ScoringMixin
 from keras_attention.backend import execution_context, ops, value_of
@@ -64,7 +65,7 @@ def query_size(cell, query):
     if query == "current":
         return output_size(cell)
     states = tree.map_structure(lambda size: keras.KerasTensor((None, size)), state_sizes(cell))
-    tensor: Any = query_of(cell, states)
+    tensor: Tensor = query_of(cell, states)
     return tensor.shape[-1]
 
 
@@ -117,7 +118,7 @@ def with_constant_weights(layer, run):
     return result
 
 
-def check_cells(layer: str, name: str, argument: Any, wanted: str) -> list:
+def check_cells(layer: str, name: str, argument: object, wanted: str) -> list:
     """List the cells of an argument. None may occur twice: both would share its weights."""
     cells = list(argument) if isinstance(argument, (list, tuple)) else [argument]
     wrong = [one for one in cells if isinstance(one, type) or not is_cell(one)]
@@ -141,7 +142,7 @@ def _cell_of(part):
     return instance_hint(part)
 
 
-def check_output(layer: str, cell: Any, hidden: Any, states: Any = None) -> None:
+def check_output(layer: str, cell: Any, hidden: Tensor, states: Nested = None) -> None:
     """Check the output of the cell. With `states`, the new ones, it must be the next query."""
     size = output_size(cell)
     wrong_size = hidden.shape[-1] != size

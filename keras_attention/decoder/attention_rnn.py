@@ -14,7 +14,7 @@ from keras_attention._spec import (
     is_floating,
     raise_value_error,
 )
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import Nested, Shape, Tensor
 from keras_attention.attention.checked_layer import take_dtype, updates_weights
 from keras_attention.attention.scoring import ScoringMixin, attend_masked
 from keras_attention.attention.types import DecoderState
@@ -38,7 +38,7 @@ from keras_attention.decoder._cells import (
 )
 from keras_attention.decoder._padding import cut_memory, pad_memory
 from keras_attention.decoder._step_ops import AttentionOp, AttentionOps, CellOps, runs_as_ops
-from keras_attention.decoder.decoder import Decoder
+from keras_attention.decoder.base_decoder import Decoder
 from keras_attention.ops.masks import Masks, zero_masked
 from keras_attention.ops.random import generator_states, scan_with_random_state
 from keras_attention.recurrence import recur
@@ -273,7 +273,7 @@ class AttentionRNN(Decoder):
             return ops.concatenate([attended, output], axis=-1)
         return output if self.output_mode == "cell" else attended
 
-    def _check_tensors(self, tensors: dict[str, Any]) -> None:
+    def _check_tensors(self, tensors: dict[str, object]) -> None:
         super()._check_tensors(tensors)
         shape = tuple(tensors["sequences"].shape)
         if self.unroll and not (isinstance(shape[1], int) and shape[1] <= MAX_UNROLLED_STEPS):
@@ -298,7 +298,7 @@ class AttentionRNN(Decoder):
         return self.query == "previous" or self.input_feeding or self.attention.has_state
 
     def compute_output_shape(
-        self, sequences_shape: Shape, memory_shape: Shape = None, initial_state_shape: Any = None
+        self, sequences_shape: Shape, memory_shape: Shape = None, initial_state_shape: Nested = None
     ) -> Shape | list:
         if not self.built:
             self.build(sequences_shape, memory_shape)

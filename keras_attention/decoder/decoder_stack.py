@@ -1,6 +1,6 @@
 """A decoder whose attention is outside of every recurrence."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
@@ -13,7 +13,7 @@ from keras_attention.attention.types import DecoderState, Memory
 from keras_attention.backend import compiling, execution_context, ops, swap_steps, tree_map
 from keras_attention.decoder._cells import as_states, output_size, state_sizes
 from keras_attention.decoder._step_ops import CellOps, runs_as_ops
-from keras_attention.decoder.decoder import Decoder
+from keras_attention.decoder.base_decoder import Decoder
 from keras_attention.ops.masks import Masks, zero_masked
 from keras_attention.recurrence import recur
 
@@ -163,14 +163,16 @@ class DecoderStack(Decoder):
         return [state_sizes(rnn.cell) for rnn in self.rnns]
 
     def compute_output_shape(
-        self, sequences_shape: Shape, memory_shape: Shape = None, initial_state_shape: Any = None
+        self, sequences_shape: Shape, memory_shape: Shape = None, initial_state_shape: Nested = None
     ) -> Shape:
         shapes = {"sequences": sequences_shape, "memory": memory_shape}
         self.CALL.check_shapes(self.name, shapes)
         return (*tuple(sequences_shape or ())[:-1], output_size(self.rnns[-1].cell))
 
 
-def run_rnn(rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: Any) -> Tensor:
+def run_rnn(
+    rnn: keras.layers.RNN, sequences: Tensor, states: Nested, training: bool | None
+) -> Tensor:
     """Return the outputs of a recurrent layer at all steps, which are all valid."""
     if _uses_keras_call(rnn, sequences, training):
         outputs = rnn(sequences, initial_state=states, training=training)
@@ -207,7 +209,7 @@ def _valid_first(mask):
     return ops.expand_dims(ops.argsort(position, axis=1), 2), ops.expand_dims(position, 2)
 
 
-def check_rnns(layer: str, rnns: list[Any]) -> None:
+def check_rnns(layer: str, rnns: Sequence[object]) -> None:
     """Check the recurrent layers of a stack."""
     wrong = [x for x in rnns if not getattr(x, "return_sequences", False)]
     wrong += [x for x in rnns if not isinstance(x, keras.layers.RNN)]

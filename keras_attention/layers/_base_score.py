@@ -7,7 +7,7 @@ from keras_attention._typing import Tensor
 from keras_attention.attention.types import Memory
 from keras_attention.backend import ops
 from keras_attention.layers.bahdanau import BahdanauAttention
-from keras_attention.ops.convolution import located_score
+from keras_attention.ops.convolution import convolved_score
 from keras_attention.ops.windows.positions import sentence_span
 
 
@@ -27,7 +27,7 @@ def location_score(
     base: BahdanauAttention, query: Tensor, key: Tensor, state: Tensor, filters: Tensor
 ) -> Tensor:
     """Compute v . tanh(W q + V k + filters applied to the state), `(B, 1, Tk)`."""
-    scores = located_score(ops.squeeze(query, 1), key, state, filters, base.scaled_vector())
+    scores = convolved_score(ops.squeeze(query, 1), key, state, filters, base.scaled_vector())
     return ops.expand_dims(scores, 1)
 
 

@@ -7,7 +7,7 @@ import keras
 from keras_attention._spec import Description, Spec, check_bool, raise_value_error
 from keras_attention._typing import LayerOptions, Shape, Tensor, TensorShape
 from keras_attention.attention.checked_layer import CheckedLayer
-from keras_attention.attention.scoring import NORMALIZERS, read_values, set_weighing
+from keras_attention.attention.scoring import NORMALIZERS, set_weight_options, weighted_sum
 from keras_attention.backend import ops
 from keras_attention.ops.masks import Masks, zero_masked
 from keras_attention.ops.normalize import FLOOR
@@ -88,7 +88,7 @@ class BiDAFAttentionFlow(CheckedLayer):
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
-        set_weighing(self, normalizer, dropout, seed)
+        set_weight_options(self, normalizer, dropout, seed)
         self.query_to_context = check_bool(self.name, "query_to_context", query_to_context)
         self.context_to_query = check_bool(self.name, "context_to_query", context_to_query)
         if not (query_to_context or context_to_query):
@@ -123,11 +123,11 @@ class BiDAFAttentionFlow(CheckedLayer):
         normalize = NORMALIZERS[self.normalizer]
         # Equal scores give the average.
         weights = normalize(scores if self.context_to_query else ops.zeros_like(scores), mask)
-        attended = read_values(self, weights, query, training)
+        attended = weighted_sum(self, weights, query, training)
         merged, returned = [context, attended, context * attended], [weights]
         if self.query_to_context:
             weights = normalize(*self._best(scores, mask))
-            merged.append(context * read_values(self, weights, context, training))
+            merged.append(context * weighted_sum(self, weights, context, training))
             returned.append(ops.squeeze(weights, 1))
         merged = ops.concatenate(merged, axis=-1)
         if not return_attention_scores:

@@ -12,7 +12,7 @@ from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory
 from keras_attention.backend import ops, project
 from keras_attention.layers._base_score import initial_weights
-from keras_attention.ops.convolution import located_score
+from keras_attention.ops.convolution import convolved_score
 from keras_attention.ops.shift import unfold
 
 __all__ = ["DynamicConvolutionAttention"]
@@ -115,7 +115,7 @@ class DynamicConvolutionAttention(RecurrentScoringMixin):
         kernels = project(dynamic, cast(self.dynamic_kernel))
         kernels += ops.matmul(cast(self.filter_kernel), cast(self.static_kernel))
         bias = ops.add(ops.zeros_like(ops.squeeze(query, 1)), cast(self.bias))
-        scores = located_score(bias, None, state, kernels, cast(self.score_vector))
+        scores = convolved_score(bias, None, state, kernels, cast(self.score_vector))
         return ops.expand_dims(scores + self._log_prior(state), 1)
 
     def _log_prior(self, state):

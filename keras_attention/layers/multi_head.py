@@ -130,7 +130,7 @@ class MultiHead(Composite):
         return self.attention.output_size(query_size, value_size)
 
     def head_weights(
-        self, query: Tensor, memory: Memory, state: Any = None, **options: Any
+        self, query: Tensor, memory: Memory, state: Nested = None, **options: Any
     ) -> Tensor:
         """Return the weights of each head, whose mean a call returns.
 

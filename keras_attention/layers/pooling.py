@@ -7,7 +7,7 @@ import keras
 from keras_attention._spec import Spec, check_bool, check_int, check_number
 from keras_attention._typing import LayerOptions, Shape, Tensor, TensorShape
 from keras_attention.attention.checked_layer import CheckedLayer
-from keras_attention.attention.scoring import NORMALIZERS, read_values, set_weighing
+from keras_attention.attention.scoring import NORMALIZERS, set_weight_options, weighted_sum
 from keras_attention.backend import ops
 from keras_attention.ops.masks import mean_or_zero, zero_masked
 from keras_attention.ops.matmul import cast, dot_score
@@ -96,7 +96,7 @@ class AttentionPooling(CheckedLayer):
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
-        set_weighing(self, normalizer, dropout, seed)
+        set_weight_options(self, normalizer, dropout, seed)
         self.units = check_int(self.name, "units", units)
         self.gated = check_bool(self.name, "gated", gated)
         self.rows = check_int(self.name, "rows", rows)
@@ -128,7 +128,7 @@ class AttentionPooling(CheckedLayer):
         scores = dot_score(query, self.project_key(inputs))
         mask = None if mask is None else ops.expand_dims(mask, 1)
         weights = NORMALIZERS[self.normalizer](scores, mask)
-        pooled = read_values(self, weights, inputs, training)
+        pooled = weighted_sum(self, weights, inputs, training)
         if self.penalty > 0:
             self.add_loss(self.penalty * redundancy(weights, mask))
         if self.rows == 1:

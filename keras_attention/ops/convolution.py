@@ -4,10 +4,10 @@ from keras_attention._typing import Tensor
 from keras_attention.backend import custom_vjp, ops, project, run_after
 from keras_attention.ops.shift import fold, unfold
 
-__all__ = ["located_score"]
+__all__ = ["convolved_score"]
 
 
-def located_score(
+def convolved_score(
     query: Tensor, key: Tensor | None, weights: Tensor, filters: Tensor, vector: Tensor
 ) -> Tensor:
     """Score one query, which also sees past weights.

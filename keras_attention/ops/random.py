@@ -1,7 +1,6 @@
 """Random sampling inside a loop."""
 
 from collections.abc import Callable
-from typing import Any
 
 import keras
 
@@ -18,7 +17,7 @@ def generator_states(layer: keras.layers.Layer) -> list[keras.Variable]:
     return [x for x in others if "int" in x.dtype and tuple(x.shape) == (2,)]
 
 
-def changed_by(run: Callable[[], Any], layer: keras.layers.Layer) -> list[tuple[Any, ...]]:
+def changed_by(run: Callable[[], Nested], layer: keras.layers.Layer) -> list[tuple[Nested, ...]]:
     """List which variables a function changes: `(variable, value before, value after)` for each.
 
     The function runs once, but the variables of the layer keep their values.

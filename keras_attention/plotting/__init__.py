@@ -5,6 +5,7 @@ Figures open no window. Save them with `figure.savefig(path)`. They need matplot
 """
 
 from keras_attention.plotting.attention_page import attention_page
+from keras_attention.plotting.attention_weights import attention_weights
 from keras_attention.plotting.bags import plot_bag
 from keras_attention.plotting.callback import AttentionMapCallback
 from keras_attention.plotting.document_page import document_page
@@ -13,7 +14,6 @@ from keras_attention.plotting.documents import Document
 from keras_attention.plotting.heat_map import plot_attention
 from keras_attention.plotting.hops import Hops, plot_hops
 from keras_attention.plotting.html import highlight
-from keras_attention.plotting.weights import attention_weights
 
 __all__ = [
     "AttentionMapCallback",

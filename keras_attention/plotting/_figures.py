@@ -1,13 +1,19 @@
 """Figures that draw without a window, and that notebooks display."""
 
+from __future__ import annotations
+
 import functools
 import importlib
 import io
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_attention._spec import raise_value_error
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SHARP = 200  # dots per inch of a picture inside axes
 
@@ -41,13 +47,13 @@ def _figure_class():
     return DisplayedFigure
 
 
-def pixels(figure: Any) -> np.ndarray:
+def pixels(figure: Figure) -> np.ndarray:
     """Return RGBA bytes, `(height, width, 4)`."""
     figure.canvas.draw()
     return np.asarray(figure.canvas.buffer_rgba())
 
 
-def placed(figure: Any, ax: Any) -> Any:
+def placed(figure: Figure, ax: Axes | None) -> Figure:
     """Return the figure, or the figure of `ax` with this one drawn in it."""
     if ax is None:
         return figure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from keras_attention.plotting._text import Text, font_families, shorten
 from keras_attention.plotting.documents import percent
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["plot_bag"]
@@ -31,7 +32,7 @@ def plot_bag(
     most: int = 12,
     marked: Iterable[int] = (),
     title: str | None = None,
-    ax: Any = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw the instances of a bag with the largest weights.
 

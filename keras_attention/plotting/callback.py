@@ -3,7 +3,7 @@
 import os
 import pathlib
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -14,8 +14,8 @@ from keras_attention.plotting._figures import pixels
 from keras_attention.plotting._inputs import string_list
 from keras_attention.plotting._text import Text
 from keras_attention.plotting.attention_page import attention_page
+from keras_attention.plotting.attention_weights import attention_weights
 from keras_attention.plotting.heat_map import plot_attention
-from keras_attention.plotting.weights import attention_weights
 
 __all__ = ["AttentionMapCallback"]
 
@@ -83,7 +83,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
             expected = f"`targets` must be {len(self.sources)} lists of tokens, one for each source"
             raise_value_error(where, expected, targets)
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
         # Draws once before training: otherwise a mistake would show only after the first epoch.
         for one in self._maps():
             plot_attention(*one)
@@ -98,7 +98,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
         self._summary: Any = summary
         self._writer: Any = summary.create_file_writer(str(self.log_dir))
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         if (epoch + 1) % self.every:
             return
         try:
@@ -112,7 +112,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
             warnings.warn(message, RuntimeWarning, stacklevel=2)
         self._writer.flush()
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:
         self._writer.close()
 
     def _write_page(self, number, epoch, weights, source, target):

@@ -13,6 +13,7 @@ from keras_attention.plotting._text import font_families, shorten
 from keras_attention.plotting.documents import Document, Sentence, percent, read_document, verdict
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["plot_document"]
@@ -25,7 +26,7 @@ _INK, _QUIET, _WRONG, _SENTENCE, _TRACK = "#1a1a1a", "#595959", "#b3261e", "#2f6
 _WORD = (255, 176, 32)
 
 
-def plot_document(document: Document, ax: Any = None) -> Figure:
+def plot_document(document: Document, ax: Axes | None = None) -> Figure:
     """Draw a document with the weights of its words and sentences.
 
     The sentence with the largest weight has a full bar. The word with the largest weight of its

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from keras_attention.plotting._inputs import checked, index_set, string_list
 from keras_attention.plotting._text import Text, drawable, font_families, shorten, width_of
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["plot_attention"]
@@ -30,7 +31,7 @@ def plot_attention(
     largest: float | None = None,
     marked: Iterable[int] = (),
     per_line: int = 90,
-    ax: Any = None,
+    ax: Axes | None = None,
 ) -> Figure:
     """Draw which source tokens each target token attended to, as a heat map.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from keras_attention.plotting._inputs import checked, index_set, string_list
 from keras_attention.plotting._text import Text, font_families, shorten, visible
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["Hops", "plot_hops"]
@@ -55,7 +56,7 @@ class Hops(NamedTuple):
     facts: Collection[int] = ()
 
 
-def plot_hops(*samples: Hops, ax: Any = None) -> Figure:
+def plot_hops(*samples: Hops, ax: Axes | None = None) -> Figure:
     """Draw the memories of every sample, with the weight that each hop gave them.
 
     Long memories are cut. If there are many, only those with the largest weights are drawn.

@@ -20,14 +20,14 @@ Sizes: B samples, K beams, N = B K hypotheses, V tokens in the vocabulary, Tk me
 """
 
 from keras_attention.search._search_result import SearchResult
-from keras_attention.search.averaging import average_steps
+from keras_attention.search.average_steps import average_steps
 from keras_attention.search.beam import beam_search
 from keras_attention.search.bidirectional import bidirectional_search
 from keras_attention.search.free_run import FreeRun, free_run
 from keras_attention.search.greedy import greedy_search
-from keras_attention.search.reversal import reverse_tokens
+from keras_attention.search.replace_unknown import replace_unknown
+from keras_attention.search.reverse_tokens import reverse_tokens
 from keras_attention.search.sample import sample_search
-from keras_attention.search.unknown import replace_unknown
 
 __all__ = [
     "FreeRun",

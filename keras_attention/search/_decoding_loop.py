@@ -7,7 +7,7 @@ from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend import gather_rows, leaves, no_grad, ops, tree_map, unflatten_as
 from keras_attention.search._logits_processors import logits_processors
 from keras_attention.search._search_result import SearchResult, by_sample, mask_missing
-from keras_attention.search._step_function import (
+from keras_attention.search._step_checks import (
     Step,
     batch_size,
     check_logits,
@@ -226,6 +226,6 @@ def length_factor(lengths: Tensor, length_penalty: float | Tensor) -> Tensor:
     return ((5 + lengths) / 6) ** length_penalty
 
 
-def possible(scores: Tensor) -> Tensor:
+def clip_impossible(scores: Tensor) -> Tensor:
     """Replace -inf (a forbidden token) and NaN (no token is allowed) by `IMPOSSIBLE`."""
     return ops.where(scores > IMPOSSIBLE, scores, IMPOSSIBLE)

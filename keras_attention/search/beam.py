@@ -8,13 +8,13 @@ from keras_attention.attention import Memory
 from keras_attention.backend import ops
 from keras_attention.search._decoding_loop import (
     IMPOSSIBLE,
+    clip_impossible,
     length_factor,
     log_softmax_of,
-    possible,
     run_search,
 )
 from keras_attention.search._search_result import SearchResult
-from keras_attention.search._step_function import Step
+from keras_attention.search._step_checks import Step
 from keras_attention.search._top_k import top_k
 from keras_attention.search.options import MAX_HYPOTHESES, SearchOptions, check_option
 
@@ -167,7 +167,7 @@ def beam_search(
         active = ops.expand_dims(beams.active, -1)
         ended = ops.expand_dims(beams.scores, -1)
         itself = ops.where(ops.arange(width) == 0, ended, IMPOSSIBLE)
-        scores = ops.where(active, possible(scores), itself)
+        scores = ops.where(active, clip_impossible(scores), itself)
         tokens = ops.where(active, tokens, end_token)
         log_probs = ops.where(active, log_probs, 0.0)
 

@@ -8,10 +8,10 @@ from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend import gather_rows, ops, tree_map
 from keras_attention.search._decoding_loop import length_factor
 from keras_attention.search._search_result import SearchResult, by_sample, mask_missing
-from keras_attention.search._step_function import Step
+from keras_attention.search._step_checks import Step
 from keras_attention.search.beam import beam_search
 from keras_attention.search.greedy import greedy_search
-from keras_attention.search.reversal import reversed_positions
+from keras_attention.search.reverse_tokens import reversed_positions
 
 __all__ = ["bidirectional_search"]
 

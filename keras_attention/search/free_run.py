@@ -7,7 +7,7 @@ from keras_attention._spec import check_int, kind_of, raise_value_error
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend import leaves, no_grad, ops, unflatten_as, where_valid
 from keras_attention.search._decoding_loop import run_steps
-from keras_attention.search._step_function import (
+from keras_attention.search._step_checks import (
     batch_size,
     check_outputs,
     check_step,

@@ -4,9 +4,9 @@ import math
 
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend import ops
-from keras_attention.search._decoding_loop import log_softmax_of, possible, run_search
+from keras_attention.search._decoding_loop import clip_impossible, log_softmax_of, run_search
 from keras_attention.search._search_result import SearchResult
-from keras_attention.search._step_function import Step
+from keras_attention.search._step_checks import Step
 from keras_attention.search.options import SearchOptions
 
 __all__ = ["greedy_search"]
@@ -78,7 +78,7 @@ def greedy_search(
             peak = ops.max(logits, axis=-1, keepdims=True, initial=-math.inf)
         log_probs = ops.squeeze(log_softmax_of(best, logits, peak), -1)
         tokens = ops.where(beams.active, ops.argmax(allowed, axis=-1), end_token)
-        scores = ops.where(beams.active, possible(beams.totals + log_probs), beams.scores)
+        scores = ops.where(beams.active, clip_impossible(beams.totals + log_probs), beams.scores)
         return None, tokens, ops.where(beams.active, log_probs, 0.0), scores
 
     return run_search(step, state, memory, choose, SearchOptions(*shared))

@@ -5,10 +5,10 @@ import keras
 from keras_attention._spec import MAX_TOKEN, check_int
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend import ops
-from keras_attention.search._decoding_loop import log_softmax_of, possible, run_search
+from keras_attention.search._decoding_loop import clip_impossible, log_softmax_of, run_search
 from keras_attention.search._random import draw, search_seed, step_seed
 from keras_attention.search._search_result import SearchResult
-from keras_attention.search._step_function import Step
+from keras_attention.search._step_checks import Step
 from keras_attention.search.options import MAX_HYPOTHESES, SearchOptions, check_option
 
 __all__ = ["sample_search"]
@@ -112,7 +112,7 @@ def sample_search(
         values = ops.take_along_axis(allowed, ops.expand_dims(tokens, -1), axis=1)
         peak = ops.max(logits, axis=-1, keepdims=True)
         log_probs = ops.squeeze(log_softmax_of(values, logits, peak), -1)
-        scores = ops.where(beams.active, possible(beams.totals + log_probs), beams.scores)
+        scores = ops.where(beams.active, clip_impossible(beams.totals + log_probs), beams.scores)
         tokens = ops.where(beams.active, tokens, end_token)
         return None, tokens, ops.where(beams.active, log_probs, 0.0), scores
 

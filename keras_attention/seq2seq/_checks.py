@@ -32,7 +32,7 @@ def check(where: str, right: object, expected: str, received: object, remedy: st
         raise_value_error(where, expected, received, remedy)
 
 
-def check_layers(*values: Any) -> None:
+def check_layers(*values: object) -> None:
     """Check the `ARGUMENTS` of a `Seq2Seq`."""
     arguments = dict(zip(ARGUMENTS, values, strict=True))
     encoder, decoder, embedding, head, start, end, pad = values
@@ -128,7 +128,7 @@ def check_ids(model: str, name: str, ids: object, *sizes: int | None) -> None:
     check(model, least >= 0 and most < size, expected, received)
 
 
-def input_dim(embedding: Any) -> int | None:
+def input_dim(embedding: keras.layers.Layer) -> int | None:
     """Return the number of ids of an embedding with the lookup of Keras; else None."""
     kinds = keras.layers.Embedding, keras.layers.ReversibleEmbedding
     looks_up = getattr(type(embedding), "call", None) in [x.call for x in kinds]

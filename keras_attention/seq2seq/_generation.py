@@ -12,7 +12,12 @@ from keras import tree
 
 from keras_attention._spec import Description, check_choice, check_int, kind_of, raise_value_error
 from keras_attention._typing import Nested, Tensor
-from keras_attention.attention.checked_layer import check_not_fixed, deserialized, hold, serialized
+from keras_attention.attention.checked_layer import (
+    check_not_fixed,
+    deserialized,
+    record_holder,
+    serialized,
+)
 from keras_attention.backend import ops, tree_map
 from keras_attention.ops.masks import take_last, zero_masked
 from keras_attention.search import SearchResult, beam_search, greedy_search, sample_search
@@ -100,7 +105,7 @@ class Generator(keras.Model):
         if vars(self).get("built"):
             check_not_fixed(self, name)
         super().__setattr__(name, value)
-        hold(self, value)
+        record_holder(self, value)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Configure training; see `keras.Model.compile`. Drop the compiled searches."""

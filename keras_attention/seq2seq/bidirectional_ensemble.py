@@ -9,7 +9,7 @@ from keras_attention._spec import raise_value_error
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import gather_rows, ops
 from keras_attention.search import bidirectional_search, reverse_tokens
-from keras_attention.search.reversal import reversed_positions
+from keras_attention.search.reverse_tokens import reversed_positions
 from keras_attention.seq2seq._batches import pad_lists
 from keras_attention.seq2seq._checks import check, check_pair, check_targets
 from keras_attention.seq2seq._generation import LogProbability

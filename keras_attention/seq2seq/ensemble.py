@@ -6,7 +6,7 @@ import keras
 
 from keras_attention._typing import Nested, Tensor
 from keras_attention.search import average_steps
-from keras_attention.search.averaging import average
+from keras_attention.search.average_steps import average
 from keras_attention.seq2seq._checks import check, check_pair
 from keras_attention.seq2seq._generation import Generator
 from keras_attention.seq2seq.model import Seq2Seq

@@ -19,7 +19,7 @@ from keras_attention.seq2seq._checks import (
 )
 from keras_attention.seq2seq._generation import Generator
 from keras_attention.seq2seq._input_signature import FirstCall, signature_of
-from keras_attention.seq2seq._training_pairs import PairTrainer
+from keras_attention.seq2seq._teacher_forcing import PairTrainer
 
 __all__ = ["Seq2Seq"]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_attention.ops.convolution import located_score
+from keras_attention.ops.convolution import convolved_score
 from tests.backends import compiled, tensor
 from tests.helpers import Weightless, assert_close, assert_gradients, normal
 
@@ -25,7 +25,7 @@ def loops(query, weights, filters, vector, key=None):
 
 
 def call(query, weights, filters, vector, key=None):
-    return located_score(query, key, weights, filters, vector)
+    return convolved_score(query, key, weights, filters, vector)
 
 
 @pytest.mark.parametrize("filters", [(1, U), (4, U), (3, U), (B, 5, U), (B, 11, U)])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from keras_attention._spec import Description, fits, raise_value_error
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import leaves, ops, tree_map
-from keras_attention.search._step_function import Step, check_step
+from keras_attention.search._step_checks import Step, check_step
 
 __all__ = ["average", "average_steps"]
 

@@ -7,7 +7,6 @@ From 3.16 on it does not, and an attention after them reads the padding.
 import contextlib
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import keras
 
@@ -22,7 +21,7 @@ MASKS = {
 }
 
 
-def warn_of_dropped_masks(layer: str, arguments: dict[str, Any]) -> None:
+def warn_of_dropped_masks(layer: str, arguments: dict[str, object]) -> None:
     """Warn if a call has no mask for an argument that would have one up to Keras 3.15.
 
     Args:
@@ -52,7 +51,7 @@ def warn_of_dropped_masks(layer: str, arguments: dict[str, Any]) -> None:
                 )
 
 
-def _operations_before(x: Any) -> Iterator[keras.Operation]:
+def _operations_before(x: object) -> Iterator[keras.Operation]:
     """Yield the layers and operations that a symbolic tensor comes from, inside models too."""
     if not keras.utils.is_keras_tensor(x):
         return

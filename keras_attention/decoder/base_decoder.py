@@ -15,7 +15,7 @@ from keras_attention._spec import (
     map_shapes,
     raise_value_error,
 )
-from keras_attention._typing import Size, Tensor
+from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.attention.scoring import add_sequence_loss, build_attention, check_attention
 from keras_attention.attention.types import DecoderState, Memory
@@ -65,7 +65,7 @@ class Decoder(CheckedLayer):
         count = attention.memory_count
         self.CALL, self.STEP = self.CALL.for_memories(count), self.STEP.for_memories(count)
 
-    def _build_attention(self, query_size, sequences_shape, memory_shape) -> tuple[Any, ...]:
+    def _build_attention(self, query_size, sequences_shape, memory_shape) -> tuple[Size, ...]:
         """Check the shapes, build the attention, and return the shape of the sequences."""
         shapes = {"sequences": sequences_shape, "memory": memory_shape}
         self._sizes = self.CALL.check_shapes(self.name, shapes)
@@ -83,12 +83,12 @@ class Decoder(CheckedLayer):
         self,
         sequences: Tensor,
         memory: Tensor = None,
-        initial_state: Any = None,
+        initial_state: Nested = None,
         sequences_mask: Tensor = None,
         memory_mask: Tensor = None,
         return_attention_scores: bool = False,
         training: bool | None = None,
-    ) -> Tensor | list[Any]:
+    ) -> Tensor | list[Tensor]:
         prepared = self.attention._prepare(memory, value_mask=memory_mask)
         state = self._first_state(prepared, initial_state)
         # Masked steps must not influence anything, NaN included.
@@ -115,7 +115,7 @@ class Decoder(CheckedLayer):
         self.CALL.check(self.name, tensors, self._sizes, "prepare(memory, memory_mask=mask)")
         return self.attention._prepare(memory, value_mask=memory_mask)
 
-    def get_initial_state(self, memory: Memory, initial_state: Any = None) -> DecoderState:
+    def get_initial_state(self, memory: Memory, initial_state: Nested = None) -> DecoderState:
         """Return the state before the first `step`.
 
         memory: from `prepare`. initial_state: as in a call.
@@ -195,7 +195,7 @@ class Decoder(CheckedLayer):
 
 
 def check_states(
-    layer: str, name: str, states: list[Any], groups: dict[str, tuple[Any, ...]], batch: Size
+    layer: str, name: str, states: list[Nested], groups: dict[str, tuple[Nested, ...]], batch: Size
 ) -> None:
     """Check a flat list of states.
 

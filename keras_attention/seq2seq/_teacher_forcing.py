@@ -12,7 +12,10 @@ from keras_attention.backend import ops
 from keras_attention.seq2seq._batches import pad_lists
 from keras_attention.seq2seq._checks import check, check_targets
 
-COUNTS = "sum_over_batch_size", "mean"  # reductions that divide by all positions, padding too
+DIVIDE_BY_ALL = (
+    "sum_over_batch_size",
+    "mean",
+)  # reductions that divide by all positions, padding too
 
 
 class Pair(NamedTuple):
@@ -62,7 +65,7 @@ class PairTrainer(keras.Model):
             loss = keras.losses.SparseCategoricalCrossentropy(
                 from_logits=True, reduction="mean_with_sample_weight"
             )
-        self._counts_padding = getattr(loss, "reduction", "mean") in COUNTS
+        self._counts_padding = getattr(loss, "reduction", "mean") in DIVIDE_BY_ALL
         metrics = [*(metrics or []), *(weighted_metrics or [])]
         super().compile(optimizer, loss, weighted_metrics=metrics or None, **kwargs)
 
