@@ -17,12 +17,12 @@ import functools
 import math
 import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeGuard
 
 import keras
 import numpy as np
 
-from keras_attention._typing import Size, TensorShape
+from keras_attention._typing import Size, Tensor, TensorShape
 
 # Larger values are mistakes. They would stall, or fail far from the argument.
 MAX_FEATURES = 2**20  # a kernel of 1024 rows then takes four gibibytes
@@ -137,7 +137,7 @@ class Spec:
     def check(
         self,
         layer: str,
-        tensors: Mapping[str, object],
+        tensors: Mapping[str, Tensor],
         built: Mapping[str, int] = {},
         call: str = "",
     ) -> dict[str, int]:
@@ -303,7 +303,7 @@ def kind_of(dtype: object) -> str:
     return next((kind for kind in KINDS if kind in name), name)
 
 
-def dtype_of(x: object) -> str:
+def dtype_of(x: Tensor) -> str:
     """Return the name of the dtype of a tensor, also of one that Keras does not know."""
     return _dtype_name(x.dtype)
 
@@ -314,7 +314,7 @@ def _dtype_name(dtype):
     return str(dtype)
 
 
-def is_floating(x: object) -> bool:
+def is_floating(x: Tensor) -> bool:
     """Return True if a tensor has a floating-point dtype, of any precision."""
     return kind_of(x.dtype) == "float"
 
@@ -327,7 +327,7 @@ def fits(shape: Sequence[Any], expected: Sequence[Any]) -> bool:
     return len(shape) == len(expected)
 
 
-def is_tensor(x: object, kind: str, *shape: Size) -> bool:
+def is_tensor(x: Tensor, kind: str, *shape: Size) -> bool:
     """Return True for a tensor of a kind and shape; None fits any size."""
     has_kind = hasattr(x, "shape") and hasattr(x, "dtype") and kind_of(x.dtype) == kind
     return has_kind and fits(tuple(x.shape), shape)
@@ -366,7 +366,7 @@ def check_training(layer: str, value: object) -> None:
 
 
 def check_int(
-    layer: str, name: str, value: object, least: int = 1, most: int = MAX_FEATURES, hint: str = ""
+    layer: str, name: str, value: Any, least: int = 1, most: int = MAX_FEATURES, hint: str = ""
 ) -> int:
     """Return an integer from `least` to `most`."""
     if not is_integer(value) or not least <= value <= most:
@@ -380,15 +380,15 @@ def check_int(
     return int(value)
 
 
-def is_integer(value: object) -> bool:
+def is_integer(value: object) -> TypeGuard[int]:
     """Return True for an integer that is not a boolean."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Return True for a finite number that is not a boolean."""
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return real and math.isfinite(value)
+    is_bool = isinstance(value, bool)
+    return isinstance(value, numbers.Real) and not is_bool and math.isfinite(value)
 
 
 def check_rate(layer: str, name: str, value: object) -> float:
@@ -423,7 +423,7 @@ def check_token(where: str, name: str, token: object) -> int:
     return check_int(where, name, token, 0, MAX_TOKEN, hint)
 
 
-def describe(value: object) -> str:
+def describe(value: Any) -> str:
     """Describe a value in an error: the dtype and shape of a tensor, otherwise the value."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
@@ -440,8 +440,9 @@ def describe(value: object) -> str:
 
 def describe_length(value: object) -> str:
     """Describe a value that should be a list or a tuple of another length."""
-    is_list = isinstance(value, (tuple, list)) and not hasattr(value, "_fields")
-    return f"a {type(value).__name__} of {len(value)}" if is_list else describe(value)
+    if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
+        return f"a {type(value).__name__} of {len(value)}"
+    return describe(value)
 
 
 def instance_hint(value: object) -> str:

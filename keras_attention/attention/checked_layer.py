@@ -160,7 +160,7 @@ def traced(function: Callable[..., Any], *tensors: keras.KerasTensor) -> Any:
     return keras.Operation.compute_output_spec(_Caller(function, name="caller"), *tensors)
 
 
-def check_directions(where: str, encoder: object) -> None:
+def check_directions(where: str, encoder: Any) -> None:
     """Raise an error for `go_backwards=True`; correct every unrolled `Bidirectional` in place.
 
     On TensorFlow, Keras 3.15 does not reverse the mask for an unrolled backward layer, so it writes
@@ -243,7 +243,7 @@ class CheckedLayer(keras.layers.Layer):
         if self.CALL.names.keys() <= parameters.keys():
             self._check_tensors({**self.CALL.names, **arguments})
 
-    def _check_tensors(self, tensors: dict[str, object]) -> None:
+    def _check_tensors(self, tensors: dict[str, Tensor]) -> None:
         self.CALL.check(self.name, tensors, self._sizes)
 
     @property

@@ -728,7 +728,9 @@ def check_window(layer: str, window: object, shape: tuple[Size, ...]) -> None:
         raise_value_error(layer, expected, received)
 
 
-def check_position(layer: ScoringMixin, position: object, query_shape: tuple[Size, ...]) -> None:
+def check_position(
+    layer: ScoringMixin, position: Tensor | int, query_shape: tuple[Size, ...]
+) -> None:
     """Check `position`, which a layer that counts steps needs for a single step."""
     one_step = len(query_shape) == 2
     if not layer.uses_position:

@@ -273,7 +273,7 @@ class AttentionRNN(Decoder):
             return ops.concatenate([attended, output], axis=-1)
         return output if self.output_mode == "cell" else attended
 
-    def _check_tensors(self, tensors: dict[str, object]) -> None:
+    def _check_tensors(self, tensors: dict[str, Tensor]) -> None:
         super()._check_tensors(tensors)
         shape = tuple(tensors["sequences"].shape)
         if self.unroll and not (isinstance(shape[1], int) and shape[1] <= MAX_UNROLLED_STEPS):

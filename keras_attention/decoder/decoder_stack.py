@@ -209,7 +209,7 @@ def _valid_first(mask):
     return ops.expand_dims(ops.argsort(position, axis=1), 2), ops.expand_dims(position, 2)
 
 
-def check_rnns(layer: str, rnns: Sequence[object]) -> None:
+def check_rnns(layer: str, rnns: Sequence[Any]) -> None:
     """Check the recurrent layers of a stack."""
     wrong = [x for x in rnns if not getattr(x, "return_sequences", False)]
     wrong += [x for x in rnns if not isinstance(x, keras.layers.RNN)]

@@ -179,7 +179,7 @@ class FeatureAttention(CheckedLayer):
         self._check_shape(inputs_shape)
         return (*tuple(inputs_shape or ())[:2], output_size(self.cell))
 
-    def _check_shape(self, shape: Shape) -> dict[str, int]:
+    def _check_shape(self, shape: Any) -> dict[str, int]:
         """Return the sizes that the layer is built for, which include the number of steps."""
         sizes = self.CALL.check_shapes(self.name, {"inputs": shape})
         steps = shape[1]

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from keras_attention._spec import Description, raise_value_error
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import Nested, Tensor
 from keras_attention.attention.checked_layer import take_dtype
 from keras_attention.attention.composite import Composite, ends
 from keras_attention.attention.scoring import ScoringMixin, build_attention
@@ -90,7 +90,7 @@ class MultiSource(Composite):
         self.decoder_query = attentions[0].decoder_query
 
     def build(
-        self, query_shape: Shape, value_shape: Nested = None, key_shape: Nested = None
+        self, query_shape: Nested, value_shape: Nested = None, key_shape: Nested = None
     ) -> None:
         super().build(query_shape, value_shape, key_shape)
         keys = [None] * len(self.attentions) if key_shape is None else key_shape

@@ -47,13 +47,13 @@ def _figure_class():
     return DisplayedFigure
 
 
-def pixels(figure: Figure) -> np.ndarray:
+def pixels(figure: Any) -> np.ndarray:
     """Return RGBA bytes, `(height, width, 4)`."""
     figure.canvas.draw()
     return np.asarray(figure.canvas.buffer_rgba())
 
 
-def placed(figure: Figure, ax: Axes | None) -> Figure:
+def placed(figure: Figure, ax: Axes | None) -> Any:
     """Return the figure, or the figure of `ax` with this one drawn in it."""
     if ax is None:
         return figure

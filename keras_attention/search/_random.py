@@ -89,7 +89,7 @@ def _race(mass, sums, limit, seed):
     return group * winner + best, ops.expand_dims(take_last(inside, best), -1)
 
 
-def search_seed(seed: object) -> Tensor:
+def search_seed(seed: Tensor | int) -> Tensor:
     """Draw a seed `(2,)` for all steps of a search, before its loop.
 
     A loop that XLA compiles cannot change the variable of a `SeedGenerator`.
