@@ -264,10 +264,14 @@ def scatter_add(rows: Tensor, row: Tensor, length: Size) -> Tensor:
     return ops.vectorized_map(add, (rows, row))
 
 
-def project(sequence: Tensor, kernel: Tensor) -> Tensor:
+def project(sequence: Tensor, kernel: Tensor, time_major: bool = False) -> Tensor:
     """Multiply every step of a sequence by a kernel."""
-    # A reshape would mix steps and samples, and devices that share the samples would collect all.
-    return ops.matmul(sequence, kernel)
+    # A reshape of `(T, B, D)` mixes steps and samples: devices that share the samples collect all.
+    if len(sequence.shape) == 2 or time_major:
+        return ops.matmul(sequence, kernel)
+    # On a CPU, XLA transposes a copy of `(B, T, D)` for the gradient of the kernel.
+    rows = ops.reshape(sequence, (-1, kernel.shape[0]))
+    return ops.reshape(ops.matmul(rows, kernel), (*sequence.shape[:-1], kernel.shape[1]))
 
 
 def kernel_gradient(x: Tensor, grad_output: Tensor) -> Tensor:

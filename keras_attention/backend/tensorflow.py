@@ -468,7 +468,7 @@ def scatter_add(rows: Tensor, row: Tensor, length: Size) -> Tensor:
     return ops.reshape(total, (batch, length, size))
 
 
-def project(sequence: Tensor, kernel: Tensor) -> Tensor:
+def project(sequence: Tensor, kernel: Tensor, time_major: bool = False) -> Tensor:
     """Multiply every step of a sequence by a kernel.
 
         y[..., u] = sum_d x[..., d] W[d, u]
@@ -480,6 +480,7 @@ def project(sequence: Tensor, kernel: Tensor) -> Tensor:
     Args:
         sequence: x, `(..., D)`.
         kernel: W, `(D, U)`, of the same dtype.
+        time_major: whether the samples are the second axis, which several devices may share.
 
     Returns:
         y, `(..., U)`, in the dtype of the arguments.

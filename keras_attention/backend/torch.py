@@ -236,7 +236,7 @@ def scatter_add(rows: Tensor, row: Tensor, length: Size) -> Tensor:
     return ops.reshape(total, (batch, length, size))
 
 
-def project(sequence: Tensor, kernel: Tensor) -> Tensor:
+def project(sequence: Tensor, kernel: Tensor, time_major: bool = False) -> Tensor:
     """Multiply every step of a sequence by a kernel."""
     if len(sequence.shape) == 2:
         return ops.matmul(sequence, kernel)

@@ -138,7 +138,7 @@ class _Kernels:
         kernels = ops.split(self.kernel, list(ends), axis=1)
         biases = [None] * len(kernels) if self.bias is None else ops.split(self.bias, list(ends))
         return [
-            _plus(project(self.inputs, kernel), bias)
+            _plus(project(self.inputs, kernel, time_major=True), bias)
             for kernel, bias in zip(kernels, biases, strict=True)
         ]
 
