@@ -74,7 +74,7 @@ def pages_of_mechanisms(folder):
     """From public names to the pages that end with them, beside equations and figures."""
     found = {}
     for file in sorted(folder.glob("*.md")):
-        ending = file.read_text("utf-8").rpartition("API: ")[2]
+        ending = file.read_text("utf-8").partition("API: ")[2]
         found |= dict.fromkeys(re.findall(r"`([\w.]+)`", ending), file.stem)
     return found
 
