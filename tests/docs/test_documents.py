@@ -55,6 +55,29 @@ def a_new_process_loads_the_model():
     assert found.stdout.splitlines()[-1] == "[[5 6 7 8 9 2]]"
 
 
+@pytest.mark.slow
+def test_the_page_on_devices_trains_on_simulated_ones(tmp_path):
+    page = text_of("docs/howto/devices.md")
+    script, mirrored, simulate, split = re.findall(
+        r"^```{code-block} python\n(.*?)^```", page, re.DOTALL | re.MULTILINE
+    )
+
+    def run(code, backend, **settings):
+        code = code.replace("epochs=3", "epochs=1").replace("4096", "128")
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": backend} | settings
+        command = [sys.executable, "-c", code]
+        options = {"env": environment, "capture_output": True, "text": True, "check": True}
+        return subprocess.run(command, cwd=tmp_path, **options).stdout.splitlines()[-1]
+
+    mirrored = mirrored.replace("Strategy()", 'Strategy(["CPU:0", "CPU:1"])')
+    check = "\nprint(strategy.num_replicas_in_sync)"
+    assert run(simulate + script + mirrored + check, "tensorflow") == "2"
+    check = "\nprint(keras.distribution.distribution().device_mesh.shape)"
+    jax = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "4"}
+    assert run(script + check, "jax", **jax) == "(4,)"
+    assert run(split + check, "jax", **jax) == "(2, 2)"
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_fences_are_closed_and_hold_no_headings(page):
     _, *parts = re.split(r"^```", text_of(page), flags=re.MULTILINE)
