@@ -57,6 +57,7 @@ def a_new_process_loads_the_model():
 
 @pytest.mark.slow
 def test_the_page_on_devices_trains_on_simulated_ones(tmp_path):
+    pytest.importorskip("jax", reason="JAX is not installed")
     page = text_of("docs/howto/devices.md")
     script, mirrored, simulate, split = re.findall(
         r"^```{code-block} python\n(.*?)^```", page, re.DOTALL | re.MULTILINE
