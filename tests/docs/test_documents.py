@@ -22,7 +22,7 @@ def text_of(page):
 
 
 # These pages take longest, and other tests run what they show.
-LONG = [f"docs/howto/{name}.md" for name in ("decode", "quantise", "serve", "tune")]
+LONG = [f"docs/howto/{name}.md" for name in ("decode", "quantise", "tune")]
 
 
 @pytest.mark.parametrize(
