@@ -66,13 +66,15 @@ def test_the_page_on_devices_trains_on_simulated_ones(tmp_path):
     def run(code, backend, **settings):
         code = code.replace("epochs=3", "epochs=1").replace("4096", "128")
         environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": backend} | settings
+        environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # most of the time compiles
         command = [sys.executable, "-c", code]
         options = {"env": environment, "capture_output": True, "text": True, "check": True}
         return subprocess.run(command, cwd=tmp_path, **options).stdout.splitlines()[-1]
 
     mirrored = mirrored.replace("Strategy()", 'Strategy(["CPU:0", "CPU:1"])')
     check = "\nprint(strategy.num_replicas_in_sync)"
-    assert run(simulate + script + mirrored + check, "tensorflow") == "2"
+    definitions, _, _ = script.partition("keras.distribution")
+    assert run(simulate + definitions + mirrored + check, "tensorflow") == "2"
     check = "\nprint(keras.distribution.distribution().device_mesh.shape)"
     jax = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "4"}
     assert run(script + check, "jax", **jax) == "(4,)"
