@@ -27,6 +27,7 @@ extensions = [
     "scrolling",
     "downloads",
     "colab",
+    "records",
 ]
 exclude_patterns = ["_ext"]
 
