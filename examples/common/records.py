@@ -29,7 +29,8 @@ def write_record(path, figures=None, tables=None, seeds=()):
 
     Args:
         path: the file.
-        figures: a dict from names to numbers or strings.
+        figures: a dict from names to numbers, strings, and dicts of such, which become figures
+            like "test, f1".
         tables: a dict from names to lists of rows, the header first. Numbers may be strings, to
             keep their digits.
         seeds: a list of the seeds.
@@ -37,6 +38,7 @@ def write_record(path, figures=None, tables=None, seeds=()):
     if path is None:
         return
     old = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
+    figures = flat(figures or {})
     record = {**provenance(), "seeds": list(seeds), "figures": figures, "tables": tables}
     temporary = path.with_name(f"tmp-{path.name}")
     temporary.write_text(to_toml({**record, "headlines": old.get("headlines")}), "utf-8")
@@ -65,6 +67,17 @@ def provenance():
             **{name: installed[name] for name in PACKAGES if name in installed},
         },
     }
+
+
+def flat(figures):
+    """Figures without dicts, lists, and what the record has anyway."""
+    found = {}
+    for name, x in figures.items():
+        if isinstance(x, dict):
+            found |= {f"{name}, {inner}": y for inner, y in flat(x).items()}
+        elif not isinstance(x, list | None) and name not in ("command", *PACKAGES):
+            found[str(name)] = x
+    return found
 
 
 def to_toml(record):
