@@ -1,5 +1,6 @@
 """Writes what a run measured, and how, as a record of `docs/results/records`."""
 
+import argparse
 import datetime
 import importlib.metadata
 import json
@@ -21,7 +22,14 @@ NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 def add_record(parser):
     """Adds the option `--record`."""
     text = "also write the figures, and how they were measured, to this TOML file"
-    parser.add_argument("--record", metavar="FILE", type=pathlib.Path, help=text)
+    parser.add_argument("--record", metavar="FILE", type=record_file, help=text)
+
+
+def record_file(text):
+    path = pathlib.Path(text)
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"the folder {path.parent} does not exist")
+    return path
 
 
 def write_record(path, figures=None, tables=None, seeds=()):
@@ -29,8 +37,8 @@ def write_record(path, figures=None, tables=None, seeds=()):
 
     Args:
         path: the file.
-        figures: a dict from names to numbers, strings, and dicts of such, which become figures
-            like "test, f1".
+        figures: a dict from names to numbers, strings, and dicts of such: {"test": {"f1": 69.15}}
+            becomes the figure "test, f1".
         tables: a dict from names to lists of rows, the header first. Numbers may be strings, to
             keep their digits.
         seeds: a list of the seeds.
@@ -38,77 +46,63 @@ def write_record(path, figures=None, tables=None, seeds=()):
     if path is None:
         return
     old = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
-    figures = flat(figures or {})
-    record = {**provenance(), "seeds": list(seeds), "figures": figures, "tables": tables}
+    facts, versions = provenance()
+    figures = {name: x for name, x in (figures or {}).items() if name not in ("command", *versions)}
+    lines = [f"{name} = {toml(x)}" for name, x in {**facts, "seeds": list(seeds)}.items()]
+    parts = {"versions": versions, "figures": figures, "headlines": old.get("headlines")}
+    for part, content in parts.items():
+        rows = [f"{toml(name)} = {toml(x)}" for name, x in flat(content or {})]
+        lines += ["", f"[{part}]", *rows] if rows else []
+    lines += ["", "[tables]"] if tables else []
+    for name, rows in (tables or {}).items():
+        cells = [", ".join(map(toml_cell, row)) for row in rows]
+        lines += [f"{toml(name)} = [", *(f"    [{x}]," for x in cells), "]"]
     temporary = path.with_name(f"tmp-{path.name}")
-    temporary.write_text(to_toml({**record, "headlines": old.get("headlines")}), "utf-8")
+    temporary.write_text("\n".join(lines) + "\n", "utf-8")
     temporary.replace(path)
 
 
 def provenance():
-    """The command, the commit, the date, the machine, the versions and the minutes so far."""
+    """The command, the commit, the date, the machine and the minutes so far; and the versions."""
     git = ["git", "-C", pathlib.Path(__file__).parent, "describe", "--always", "--dirty"]
     done = subprocess.run([*git, "--exclude=*"], capture_output=True, text=True, check=False)
-    info, sizes = pathlib.Path("/proc/cpuinfo"), ("SC_PAGE_SIZE", "SC_PHYS_PAGES")
-    model = re.search(r"model name\s*: (.*)", info.read_text() if info.exists() else "")
-    cpu = model[1] if model else platform.processor()
-    memory = [os.sysconf(name) for name in sizes] if info.exists() else [0, 0]
-    backend = os.environ.get("KERAS_BACKEND")
-    installed = {x.metadata["Name"].lower(): x.version for x in importlib.metadata.distributions()}
-    return {
-        "command": f"KERAS_BACKEND={backend} " * bool(backend)
+    backend, info = os.environ.get("KERAS_BACKEND"), pathlib.Path("/proc/cpuinfo")
+    cpu = re.search(r"model name\s*: (.*)", info.read_text() if info.exists() else "")
+    machine = f"{cpu[1] if cpu else platform.processor()}, {os.cpu_count()} cores"
+    if hasattr(os, "sysconf"):
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        machine += f", {memory / 2**30:.0f} GiB"
+    facts = {
+        "command": (f"KERAS_BACKEND={backend} " if backend else "")
         + shlex.join(["python", *sys.orig_argv[1:]]),
-        "commit": done.stdout.strip(),
+        "commit": done.stdout.strip() or "unknown",
         "date": datetime.date.today(),
-        "machine": f"{cpu}, {os.cpu_count()} cores, {memory[0] * memory[1] / 2**30:.0f} GiB",
+        "machine": machine,
         "minutes": round((time.time() - START) / 60, 1),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: installed[name] for name in PACKAGES if name in installed},
-        },
     }
+    installed = {x.metadata["Name"].lower(): x.version for x in importlib.metadata.distributions()}
+    versions = {name: installed[name] for name in PACKAGES if name in installed}
+    return facts, {"python": platform.python_version(), **versions}
 
 
 def flat(figures):
-    """Figures without dicts, lists, and what the record has anyway."""
-    found = {}
+    """The names and values of figures, without lists and None."""
     for name, x in figures.items():
         if isinstance(x, dict):
-            found |= {f"{name}, {inner}": y for inner, y in flat(x).items()}
-        elif not isinstance(x, list | None) and name not in ("command", *PACKAGES):
-            found[str(name)] = x
-    return found
+            yield from ((f"{name}, {inner}", y) for inner, y in flat(x))
+        elif not isinstance(x, list | None):
+            yield str(name), x
 
 
-def to_toml(record):
-    """The text of a record. Tables and figures keep the digits of numbers that are strings."""
-    lines = [f"{name} = {value(x)}" for name, x in record.items() if x and not isinstance(x, dict)]
-    for name, write in (("versions", value), ("figures", cell), ("headlines", value)):
-        if record.get(name):
-            lines += ["", f"[{name}]", *(f"{key(x)} = {write(y)}" for x, y in record[name].items())]
-    lines += ["", "[tables]"] if record.get("tables") else []
-    for name, rows in (record.get("tables") or {}).items():
-        cells = ["    [" + ", ".join(map(cell, row)) + "],\n" for row in rows]
-        lines.append(f"{key(name)} = [\n{''.join(cells)}]")
-    return "\n".join(lines) + "\n"
+def toml_cell(x):
+    """A cell of a table, where a string that is a plain number keeps its digits."""
+    return x if isinstance(x, str) and NUMBER.fullmatch(x) else toml(x)
 
 
-def key(name):
-    return name if re.fullmatch(r"[\w-]+", name, re.ASCII) else value(name)
-
-
-def cell(x):
-    return x if isinstance(x, str) and NUMBER.fullmatch(x) else value(x)
-
-
-def value(x):
+def toml(x):
     if isinstance(x, datetime.date):
         return str(x)
-    if isinstance(x, str) and "\n" in x:
-        return f"'''\n{x}'''"
-    if isinstance(x, list):
-        return "[" + ", ".join(map(value, x)) + "]"
-    if not isinstance(x, str | int):
+    if not isinstance(x, str | int | list):
         x = float(f"{x:.6g}")
-    # Strings and numbers of JSON are those of TOML, but for NaN.
+    # Strings, numbers and lists of JSON are those of TOML, but for NaN.
     return json.dumps(x, ensure_ascii=False, allow_nan=False)

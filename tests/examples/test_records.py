@@ -44,7 +44,9 @@ def test_a_record_is_read_by_the_site_and_keeps_its_headlines(tmp_path, monkeypa
     assert "cores" in found["machine"]
 
 
-def test_nothing_is_written_without_the_option_or_with_a_figure_that_is_not_finite(tmp_path):
+def test_nothing_is_written_without_the_option_or_with_a_figure_that_is_not_finite(
+    tmp_path, capsys
+):
     parser = argparse.ArgumentParser()
     add_record(parser)
     write_record(parser.parse_args([]).record, {"x": 1})
@@ -52,3 +54,6 @@ def test_nothing_is_written_without_the_option_or_with_a_figure_that_is_not_fini
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_record(path, {"x": float("nan")})
     assert list(tmp_path.iterdir()) == []
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--record", str(tmp_path / "missing" / "x.toml")])
+    assert f"the folder {tmp_path / 'missing'} does not exist" in capsys.readouterr().err
