@@ -14,7 +14,6 @@ import tomllib
 from decimal import Decimal
 
 from docutils import nodes
-from sphinx.errors import SphinxError
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 FOLDER = pathlib.Path(__file__).parents[1] / "results" / "records"
@@ -22,8 +21,8 @@ KEYS = ("command", "commit", "date", "machine", "versions", "seeds", "minutes", 
 LONGEST = 45  # rows of a table that is not folded
 
 
-class RecordError(SphinxError):
-    category = "Record"
+class RecordError(ValueError):
+    """Stops a build with -W, at the line that shows the record."""
 
 
 def load(name):
@@ -105,14 +104,20 @@ class RecordDirective(SphinxDirective):
 
     def run(self):
         self.env.note_dependency(str(FOLDER / f"{self.arguments[0]}.toml"))
-        return self.parse_text_to_nodes(to_markdown(load(self.arguments[0])))
+        try:
+            return self.parse_text_to_nodes(to_markdown(load(self.arguments[0])))
+        except RecordError as error:
+            raise self.error(str(error)) from error
 
 
 class RecordRole(SphinxRole):
     def run(self):
         name, _, field = self.text.partition(" ")
         self.env.note_dependency(str(FOLDER / f"{name}.toml"))
-        return [nodes.Text(figure(name, field))], []
+        try:
+            return [nodes.Text(figure(name, field))], []
+        except RecordError as error:
+            return [], [self.inliner.reporter.error(str(error), line=self.lineno)]
 
 
 def setup(app):
