@@ -47,11 +47,12 @@ def write_record(path, figures=None, tables=None, seeds=()):
         return
     old = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
     facts, versions = provenance()
-    figures = {name: x for name, x in (figures or {}).items() if name not in ("command", *versions)}
-    lines = [f"{name} = {toml(x)}" for name, x in {**facts, "seeds": list(seeds)}.items()]
-    parts = {"versions": versions, "figures": figures, "headlines": old.get("headlines")}
+    facts |= {"seeds": list(seeds)} if seeds else {}
+    lines = [f"{name} = {toml(x)}" for name, x in facts.items()]
+    figures, headlines = dict(flat(figures or {})), old.get("headlines", {})
+    parts = {"versions": versions, "figures": figures, "headlines": headlines}
     for part, content in parts.items():
-        rows = [f"{toml(name)} = {toml(x)}" for name, x in flat(content or {})]
+        rows = [f"{toml(name)} = {toml(x)}" for name, x in content.items()]
         lines += ["", f"[{part}]", *rows] if rows else []
     lines += ["", "[tables]"] if tables else []
     for name, rows in (tables or {}).items():
@@ -86,11 +87,11 @@ def provenance():
 
 
 def flat(figures):
-    """The names and values of figures, without lists and None."""
+    """The names and values of figures, without lists, None and what the record has anyway."""
     for name, x in figures.items():
         if isinstance(x, dict):
             yield from ((f"{name}, {inner}", y) for inner, y in flat(x))
-        elif not isinstance(x, list | None):
+        elif not isinstance(x, list | None) and name not in ("command", *PACKAGES):
             yield str(name), x
 
 
