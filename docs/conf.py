@@ -28,6 +28,7 @@ extensions = [
     "scrolling",
     "downloads",
     "colab",
+    "records",
 ]
 exclude_patterns = ["_ext"]
 
