@@ -1,0 +1,156 @@
+"""
+Train on several devices
+========================
+
+A translator of written dates learns on all devices of a machine, or of several, with
+`keras.distribution` on JAX. Every device has a copy of the model and a share of each batch. With
+--model-parallel 2, two devices also share the weights (`keras_attention.distribution`). Without
+GPUs, four simulated devices share the processor.
+
+On several machines, start this script once for each process; under srun nothing else is needed,
+elsewhere set these variables:
+
+    KERAS_DISTRIBUTION_JOB_ADDRESSES   HOST:PORT of process 0
+    KERAS_DISTRIBUTION_NUM_PROCESSES   how many processes there are
+    KERAS_DISTRIBUTION_PROCESS_ID      the number of this one, from 0
+
+Process 0 writes a checkpoint after each epoch into --output, which every machine must see. If a
+process dies, the others stop, and the same command resumes.
+"""
+
+import argparse
+import datetime
+import os
+import pathlib
+import string
+import sys
+import traceback
+
+os.environ["KERAS_BACKEND"] = "jax"
+os.environ.setdefault("JAX_NUM_CPU_DEVICES", "4")  # simulated, where JAX finds no others
+
+import jax
+import keras
+import numpy as np
+
+from keras_attention import AttentionRNN, BahdanauAttention, RecurrentEncoder, Seq2Seq
+from keras_attention.distribution import get_layout_map
+
+STEPS, BATCH_SIZE, UNITS = 50, 64, 64  # all devices together make a step
+FORMATS = ("%d %B %Y", "%B %d, %Y", "%A, %d %B %Y", "%d %b %Y", "%Y, %B %d", "%d/%m/%Y")
+CHARACTERS = "^$" + string.ascii_letters + string.digits + " ,-/"  # "^" begins, "$" ends
+SIZE, START, END = 72, 1, 2  # eight devices can share a vocabulary of 72
+
+
+def make_dates():
+    rng = np.random.default_rng(0)
+    days = rng.choice(73_000, STEPS * BATCH_SIZE, replace=False)
+    dates = [datetime.date(1900, 1, 1) + datetime.timedelta(int(day)) for day in days]
+    texts = [date.strftime(rng.choice(FORMATS)) for date in dates]
+    # Batches of one shape.
+    return encode(texts, 30), encode([date.isoformat() + "$" for date in dates], 11)
+
+
+def encode(texts, length):
+    ids = [[CHARACTERS.index(character) + 1 for character in text] for text in texts]
+    return keras.utils.pad_sequences(ids, length, padding="post")
+
+
+def make_distribution(split, processes):
+    if split == 1:  # each process passes its own share of a batch
+        return keras.distribution.DataParallel(auto_shard_dataset=processes == 1)
+    devices = keras.distribution.list_devices()
+    shape = len(devices) // split, split
+    layout_map = get_layout_map(keras.distribution.DeviceMesh(shape, ("batch", "model"), devices))
+    # The layers of Keras around the attention are ours to place.
+    layout_map["(.*/)?(source|target)_embedding/embeddings"] = (None, "model")
+    layout_map["(.*/)?logits/kernel"] = (None, "model")
+    return keras.distribution.ModelParallel(layout_map=layout_map, batch_dim_name="batch")
+
+
+def build():
+    keras.utils.set_random_seed(0)  # all processes draw the same weights
+    gru = keras.layers.Bidirectional(keras.layers.GRU(UNITS, return_sequences=True))
+    model = Seq2Seq(
+        RecurrentEncoder(keras.layers.Embedding(SIZE, UNITS, name="source_embedding"), gru),
+        AttentionRNN(keras.layers.GRUCell(2 * UNITS), BahdanauAttention(UNITS)),
+        keras.layers.Embedding(SIZE, UNITS, name="target_embedding"),
+        keras.layers.Dense(SIZE, name="logits"),
+        start_token=START,
+        end_token=END,
+    )
+    model.compile(keras.optimizers.Adam(0.003))
+    ids = keras.Input((None,), dtype="int32")
+    model((ids, ids))  # makes the weights
+    return model
+
+
+class Checkpoint(keras.callbacks.Callback):
+    """Saves weights and optimizer after each epoch, in one step.
+
+    `keras.callbacks.BackupAndRestore` would do so in two, and wait for the other processes.
+    """
+
+    def __init__(self, path):
+        super().__init__()
+        self.path = path
+
+    def restore(self, model):
+        """Loads the last weights. Returns the number of their epochs."""
+        if self.path.exists():
+            model.optimizer.build(model.trainable_variables)
+            model.load_weights(self.path)
+        return int(model.optimizer.iterations.numpy()) // STEPS
+
+    def on_epoch_end(self, epoch, logs=None):
+        distribution, temporary = (
+            keras.distribution.distribution(),
+            self.path.with_stem("tmp.weights"),
+        )
+        # Saving makes a variable, which must not be one of all processes.
+        keras.distribution.set_distribution(None)
+        self.model.save_weights(temporary)
+        temporary.replace(self.path)
+        keras.distribution.set_distribution(distribution)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--model-parallel", type=int, default=1, metavar="N")
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--output", type=pathlib.Path, default="output/train_on_devices")
+    options = parser.parse_args()
+    if {"KERAS_DISTRIBUTION_NUM_PROCESSES", "SLURM_PROCID"} & {*os.environ}:
+        keras.distribution.initialize()  # before anything else that uses JAX
+    process, processes = jax.process_index(), jax.process_count()
+    distribution = make_distribution(options.model_parallel, processes)
+    keras.distribution.set_distribution(distribution)  # before the model is made
+    model = build()
+    options.output.mkdir(parents=True, exist_ok=True)
+    checkpoint = Checkpoint(options.output / "last.weights.h5")
+    first = checkpoint.restore(model)
+    model.fit(
+        *(x[process::processes] for x in make_dates()),
+        batch_size=BATCH_SIZE // processes,
+        shuffle=False,
+        epochs=options.epochs,
+        initial_epoch=first,
+        callbacks=[checkpoint] if process == 0 else None,
+        verbose=2 if process == 0 else 0,
+    )
+    if process == 0:
+        values = [weight.value for weight in model.weights]
+        held = sum(x.addressable_shards[0].data.size for x in values)
+        print(f"{distribution.device_mesh}")
+        print(f"each device holds {held:,} of {sum(x.size for x in values):,} weights")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Exception:
+        traceback.print_exc()
+        sys.stdout.flush()
+        os._exit(1)  # a usual exit would wait minutes for a process that died
