@@ -7,7 +7,7 @@
 model of `python -m examples.documents`, in three ways:
 
     off        one batch, padded to 65 documents of 120 sentences of 200 words
-    bucketing  batches of documents of similar size, with a limit on padded words (`budgeted`)
+    bucketing  batches of documents of similar size, with a limit on padded words (`bucketed`)
     wrapping   the same, after splitting sentences of more than 25 words, as the task does
 
 The benchmark first checks that bucketing gives the gradients of one batch. The ratios divide memory
@@ -28,7 +28,7 @@ import numpy as np
 import tensorflow as tf
 from measure import interleaved_times, peak_memory, print_table, write_json
 
-from examples.common.training import budgeted
+from examples.common.training import bucketed
 from examples.documents.data import Encoded
 from examples.documents.model import build_model
 
@@ -65,7 +65,7 @@ def make_step(variant, outlier, units=24):
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum")
     batches = [np.arange(len(data.labels))]
     if variant != "off":
-        batches = budgeted(data.sizes, 32, CELLS)
+        batches = bucketed(data.sizes, 32, cells=CELLS)
     batches = [(tf.constant(data.padded(b)), tf.constant(data.labels[b])) for b in batches]
     signature = [tf.TensorSpec((None,) * 3, "int32"), tf.TensorSpec((None,), "int32")]
 

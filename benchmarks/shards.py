@@ -13,7 +13,6 @@ of disk under the folder for temporary files. Linux only.
 """
 
 import argparse
-import itertools
 import json
 import os
 import pathlib
@@ -74,8 +73,8 @@ def read_through(data, shards):
     """Makes all batches of one epoch."""
     options, tokenizers, pairs = load(data, shards)
     size, start = options.batch_size, time.perf_counter()
-    batches = iter(pairs.batches(tokenizers, size, options.max_tokens, options.seed))
-    read = sum(len(target) for _, target in itertools.islice(batches, -(-len(pairs) // size)))
+    batch = pairs.batches(tokenizers, size, options.max_tokens, options.seed)
+    read = sum(len(batch(number)[1]) for number in range(-(-len(pairs.source) // size)))
     return {"pairs": read, "pairs a second": read / (time.perf_counter() - start)}
 
 
@@ -88,7 +87,7 @@ def train(data, shards=None):
     from examples.translation.shards import training_batches
 
     options, tokenizers, pairs = load(data, shards)
-    count = len(pairs) if shards else len(pairs[0])
+    count = len(pairs.source) if shards else len(pairs[0])
     batches, *_ = training_batches(pairs, tokenizers, options.seed, False, options)
     # One epoch of `fit`; in memory it holds more than one pass over the pairs.
     batches.steps = STEPS

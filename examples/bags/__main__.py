@@ -5,8 +5,8 @@
 learns which bags of 10 to 60 images of digits hold a 9, from 200 bags whose images have no labels.
 It compares gated attention with plain attention, mean pooling, max pooling, and scikit-learn on
 pooled features. The largest weights lie on the nines. The command draws a bag, and writes a
-`.keras` file and a SavedModel that takes one bag. Where the instances with the largest weights
-matter no more than random ones, the picture says so.
+`.keras` file. Where the instances with the largest weights matter no more than random ones, the
+picture says so.
 
     python -m examples.bags --data bags.csv --repeats 5
 
@@ -16,9 +16,7 @@ CLAM and TRIDENT write them: a dataset `features`, and `coords` if you like. The
 resumes a run that was stopped or killed. The files come from the first fold.
 """
 
-import collections
 import pathlib
-import time
 
 import keras
 import numpy as np
@@ -27,7 +25,7 @@ from examples.bags import data, evaluation
 from examples.bags.model import POOLINGS, build_model, restart
 from examples.common import arguments as types
 from examples.common.files import Results, fingerprint, make_folder, own_folder
-from examples.common.training import Clock, reseed, time_left, warmup_cosine
+from examples.common.training import reseed, warmup_cosine
 
 TRAIN, TEST = 200, 500  # bags of digits
 EPOCHS = 5  # the parts of a training
@@ -85,14 +83,12 @@ def build(bags, pooling, options):
 
 
 def train(model, make_twin, bags, chosen, seed, options):
-    """Fits a compiled model to some bags, from new weights. Returns its seconds after tracing."""
+    """Fits a compiled model to some bags, from new weights."""
     keras.utils.set_random_seed(seed)
     restart(model, make_twin())
     reseed(model, seed, 0)
     batches = bags.training(chosen, options.members, options.steps // EPOCHS, seed)
-    clock = Clock()  # the batches are shuffled
-    model.fit(batches, epochs=EPOCHS, shuffle=False, verbose=0, callbacks=[clock])
-    return clock.steady
+    model.fit(batches, epochs=EPOCHS, shuffle=False, verbose=0)  # the batches are shuffled
 
 
 def main(argv=None):
@@ -112,35 +108,22 @@ def main(argv=None):
     output = own_folder(pathlib.Path(options.output))
     results = Results(output / "results.json", settings)
     models = {pooling: build(bags, pooling, options) for pooling in options.pooling}
-    todo = ((x, names) for names, *_ in parts for x in models)
-    left = collections.Counter(x for x, names in todo if not results.find(pooling=x, **names))
-    left["baselines"], seconds = len(parts), {}
     try:
         for names, chosen, test in parts:
             scaled, scaling = bags.scaled(chosen)
             for pooling, (model, reader, make_twin) in models.items():
                 if results.find(pooling=pooling, **names):
                     continue
-                begin = time.perf_counter()
                 seed = 1000 * (options.seed + names["repeat"]) + names["fold"]
-                taken = train(model, make_twin, scaled, chosen, seed % 2**32, options)
+                train(model, make_twin, scaled, chosen, seed % 2**32, options)
                 entry = evaluation.evaluate(reader, scaled, test)
                 if names == {"repeat": 1, "fold": 1}:
                     folder = make_folder(output / pooling)
                     evaluation.save(reader, bags, scaled, test, scaling, folder)
                 results.add({"pooling": pooling, **names, **entry})
-                # The first time also traces the model, and saves it.
-                seconds[pooling] = time.perf_counter() - begin if pooling in seconds else taken
-                left[pooling] -= 1
-                mean = np.mean([*seconds.values()])
-                rest = time_left(sum(n * seconds.get(x, mean) for x, n in left.items()))
                 place = f"repeat {names['repeat']}, fold {names['fold']} of {parts[-1][0]['fold']}"
-                right = f"{entry['accuracy']:.1f}% right, {rest}"
-                print(f"{pooling}, {place}: {right}", flush=True)
-            begin = time.perf_counter()
+                print(f"{pooling}, {place}: {entry['accuracy']:.1f}% right", flush=True)
             evaluation.add_baselines(results, names, scaled, chosen, test, options.seed)
-            seconds["baselines"] = time.perf_counter() - begin
-            left["baselines"] -= 1
     finally:  # after Ctrl-C too
         evaluation.report(results, options.pooling, bags)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from examples.common.files import read_table, refuse
-from examples.common.training import Batches, budgeted
+from examples.common.training import Batches, bucketed
 
 # The bags of a batch, and the instances of a padded batch, at most.
 BATCH, CELLS = 16, 20_000
@@ -58,7 +58,7 @@ class Bags(NamedTuple):
 
     def batches(self, chosen, order=None):
         """Splits bags into batches of similar sizes, shuffled by a NumPy generator."""
-        return [chosen[x] for x in budgeted(self.sizes[chosen][:, None], BATCH, CELLS, order)]
+        return [chosen[x] for x in bucketed(self.sizes[chosen], BATCH, order, CELLS)]
 
     def training(self, chosen, members, steps, seed):
         """The bags for `fit`, in epochs of so many batches. Each member sees all bags."""
@@ -131,20 +131,17 @@ def _is_number(text):
 
 def _columns(place, header):
     """The numbers of the columns of bags and labels."""
-    names = [name.lower() for name in header]
+    names, columns = [name.lower() for name in header], []
     if "" in names:  # the index that pandas writes
         remedy = "With pandas, call to_csv(path, index=False)"
         refuse(place, f"column {names.index('') + 1} has no name. {remedy}")
-    columns = []
     for wanted in (ID_COLUMNS, ("label",)):
-        columns.append([n for n, name in enumerate(names) if name in wanted])
-        if len(columns[-1]) > 1:
-            both = " and ".join(f"{n + 1}, `{header[n]}`," for n in columns[-1][:2])
-            told = f"the columns {both} both name the {wanted[0]}. Remove one"
-            refuse(place, f"{told}: it must not become a feature")
-    if not all(columns):
-        refuse(place, f"needs the columns `bag` and `label`; it has {', '.join(header[:8])}")
-    return columns[0][0], columns[1][0]
+        found = [n for n, name in enumerate(names) if name in wanted]
+        if len(found) != 1:
+            columns = ", ".join(header[:8])
+            refuse(place, f"needs one column `{wanted[0]}`, and has {len(found)}: {columns}")
+        columns += found
+    return columns
 
 
 def _read_table(path):
@@ -189,23 +186,15 @@ def _read_bag(file):
 
     try:
         with h5py.File(file) as opened:
-            arrays = {x: np.asarray(opened[x]) for x in ("features", "coords") if x in opened}
-            names = ", ".join(opened) or "none"
-    except (OSError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        refuse(file, f"cannot be read as HDF5 ({error}). Write it again, or leave the bag out")
-    if "features" not in arrays:
-        refuse(file, f"has no dataset `features`; it has {names}")
-    for name, x in arrays.items():
-        if x.dtype.kind not in "biuf" or x.ndim == 0 or x.size == 0:
-            found = f"{x.dtype} of shape {x.shape}"
-            refuse(file, f"`{name}` must be numbers, a row for each instance; it is {found}")
-    features = arrays["features"].reshape(-1, arrays["features"].shape[-1]).astype("float32")
-    if "coords" not in arrays:
-        return features, None
-    if arrays["coords"].size != 2 * len(features):
-        both = f"{len(features)} instances, and `coords` has the shape {arrays['coords'].shape}"
-        refuse(file, f"`coords` must be two numbers for each instance; `features` has {both}")
-    return features, arrays["coords"].reshape(-1, 2)
+            features = np.asarray(opened["features"], "float32")
+            features = features.reshape(-1, features.shape[-1])
+            places = np.asarray(opened["coords"]) if "coords" in opened else None
+        if not features.size:
+            raise ValueError("`features` is empty")
+        return features, places if places is None else places.reshape(len(features), 2)
+    except (OSError, KeyError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        wanted = "a dataset `features` (N, D) of numbers, and `coords` (N, 2) if you like"
+        refuse(file, f"cannot be read ({error}). It needs {wanted}")
 
 
 def _made(grouped, labels, features):

@@ -2,9 +2,7 @@
 
 from functools import partial
 
-import keras
 import numpy as np
-import tensorflow as tf
 from keras import ops
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
@@ -13,9 +11,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from examples.bags.model import with_scaling
+from examples.common import reasons
 from examples.common.files import save_figure
-from examples.common.saving import check_saved_model, write_model, write_saved_model
-from keras_attention.faithfulness import comprehensiveness, gradient_times_input, sufficiency
+from examples.common.saving import write_model
+from keras_attention.faithfulness import gradient_times_input
 from keras_attention.plotting import plot_bag
 
 # They read the mean, minimum and maximum of each feature in a bag.
@@ -27,12 +26,7 @@ BASELINES = {
         random_state=seed,
     ),
 }
-SHARE = 0.1  # of the instances of a bag, which are erased
 ROOM = 54  # letters for the features of an instance in the picture
-NO_REASONS = (
-    "The instances with the largest weights matter no more than random instances. The weights say\n"
-    "what was read. Do not take them for the reasons of a prediction."
-)
 
 
 def predict(reader, bags, chosen):
@@ -54,7 +48,7 @@ def evaluate(reader, bags, chosen):
         positive = chosen[bags.labels[chosen] == 1]
         # A model without weights is explained by gradients for the second class.
         scores = weights or {
-            bag: gradients(reader, bags, np.array([bag]), slice(1, 2))[0] for bag in positive
+            bag: gradients(reader, bags.padded(np.array([bag])), slice(1, 2))[0] for bag in positive
         }
         found = [roc_auc_score(bags.truth[bags.of(bag)], scores[bag]) for bag in positive]
         entry["instance AUC"] = float(np.mean(found))
@@ -70,9 +64,8 @@ def judged(predicted, scores, bags, chosen):
     return entry
 
 
-def gradients(reader, bags, chosen, classes=slice(None)):
+def gradients(reader, given, classes=slice(None)):
     """The gradient times the input of each instance, for the predicted one of some classes."""
-    given = bags.padded(chosen)
     mask = ops.convert_to_tensor(given["mask"])
 
     def probability(instances):
@@ -136,73 +129,36 @@ def spread(values):
 
 
 def measure_reasons(reader, bags, chosen):
-    """Measures the effect of the instances of largest weight on the predictions.
+    """What the predictions lose without the instances of largest weight. See `reasons.measure`."""
 
-    Returns:
-        A table of text, and whether these instances matter more than random ones, by at least two
-        standard errors.
-    """
-    random = np.random.default_rng(0)
+    def given(instances):
+        return {"instances": instances, "mask": np.any(instances != 0, axis=2)}
 
-    def probabilities(instances):
-        mask = np.any(instances != 0, axis=2)
-        return reader.predict_on_batch({"instances": instances, "mask": mask})["probabilities"]
-
-    found = {}
-    for batch in bags.batches(chosen):
-        given = bags.padded(batch)
-        kinds = {
-            "weights": reader.predict_on_batch(given)["weights"],
-            "gradient times input": gradients(reader, bags, batch),
-            "random": random.random(given["mask"].shape),
+    def importances(instances):
+        return {
+            "weights": reader.predict_on_batch(given(instances))["weights"],
+            "gradient times input": gradients(reader, given(instances)),
         }
-        for kind, importance in kinds.items():
-            for measure in (comprehensiveness, sufficiency):
-                lost = measure(probabilities, given["instances"], importance, SHARE)
-                found.setdefault(kind, {}).setdefault(measure.__name__, []).extend(lost)
-    lines = [
-        f"What the probability of the predicted class loses, {SHARE:.0%} of the instances:",
-        f"{'importance':22}{'without them':>14}{'with them alone':>17}",
-    ]
-    for kind, lost in found.items():
-        means = [np.mean(lost[x.__name__]) for x in (comprehensiveness, sufficiency)]
-        lines.append(f"{kind:22}{means[0]:14.3f}{means[1]:17.3f}")
-    gain = np.subtract(*(found[x]["comprehensiveness"] for x in ("weights", "random")))
-    matter = bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
-    return "\n".join(lines if matter else [*lines, NO_REASONS]), matter
+
+    batches = (bags.padded(batch)["instances"] for batch in bags.batches(chosen))
+    return reasons.measure(
+        batches, lambda x: reader.predict_on_batch(given(x))["probabilities"], importances
+    )
 
 
 def save(reader, bags, scaled, chosen, scaling, output):
-    """Writes and checks the `.keras` file and the SavedModel, and shows what was read."""
+    """Writes and checks the `.keras` file, and shows what was read."""
     served = with_scaling(reader, *scaling)
     write_model(served, output / "model.keras", bags.padded(chosen[:8]))
+    print(f"{output / 'model.keras'}: its classes: {', '.join(bags.classes)}")
     probabilities, weights = predict(served, bags, chosen)
-    if keras.backend.backend() == "tensorflow":
-        path, bag = output / "saved_model", chosen[0]
-        write_saved_model(path, make_serve(served), ["instances"], [served], tf.float32)
-        expected = {"probabilities": probabilities[0]}
-        expected |= {"weights": weights[bag]} if weights else {}
-        check_saved_model(path, {"instances": bags.instances[bags.of(bag)].tolist()}, expected)
-        print(f"{path}: takes the instances of a bag; its classes: {', '.join(bags.classes)}")
-    else:
-        print("The SavedModel needs the TensorFlow backend, and another --output.")
     if weights:
-        table, matter = measure_reasons(reader, scaled, chosen)
-        print(table)
+        measured = measure_reasons(reader, scaled, chosen)
+        print(reasons.describe(measured, "instances"))
         bag = chosen[probabilities[:, -1].argmax()]
+        matter = measured["weights matter"]
         save_figure(output / "bag.png", draw(bags, scaled, bag, weights[bag], matter))
         print(f"{output / 'bag.png'}: the instances of a bag with the largest weights")
-
-
-def make_serve(reader):
-    """Makes the function of the SavedModel: one bag `(T, D)` to its probabilities and weights."""
-
-    def serve(instances):
-        mask = tf.ones((1, tf.shape(instances)[0]), "bool")
-        found = reader({"instances": instances[None], "mask": mask}, training=False)
-        return {name: x[0] for name, x in found.items()}
-
-    return serve
 
 
 def draw(bags, scaled, bag, weights, matter):
@@ -213,7 +169,7 @@ def draw(bags, scaled, bag, weights, matter):
         bag, weights: the number of a bag, and its weights.
         matter: whether such instances matter more than random ones. If not, the picture says so.
     """
-    rows, marked, notes = bags.of(bag), (), [] if matter else [NO_REASONS]
+    rows, marked, notes = bags.of(bag), (), [] if matter else [reasons.no_reasons("instances")]
     if bags.truth is not None:
         shown, marked = bags.instances[rows].reshape(-1, 8, 8), np.flatnonzero(bags.truth[rows])
     elif bags.places is not None:

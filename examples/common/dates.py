@@ -8,11 +8,8 @@ import calendar
 import datetime
 import random
 
-import keras
-
 FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
-DAYS = (LAST - FIRST).days + 1  # the largest number of pairs
-START, END = 1, 2  # ids of "^" and "$", the first two characters of every alphabet; 0 is padding
+DAYS = (LAST - FIRST).days + 1
 MONTHS, WEEKDAYS = list(calendar.month_name)[1:], list(calendar.day_name)
 UNITS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"]
 TEENS = ["tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth"]
@@ -78,29 +75,6 @@ def make_pairs(sizes, seed=0):
         sources = [_vary(write(date, rng.choice(FORMATS)), rng) for date in chosen]
         sets.append((sources, [date.isoformat() for date in chosen]))
     return sets
-
-
-def encode_pairs(sources, targets, characters):
-    """Encodes pairs as ids of characters, with "$" after each target.
-
-    All sources have one length, and so have all targets, so XLA compiles a model once.
-
-    Args:
-        sources, targets: lists of strings.
-        characters: the alphabet, which begins with "^$". The first character has the id 1.
-
-    Returns:
-        The ids `(N, 40)` of the sources, and `(N, 11)` of the targets.
-    """
-    return (
-        _encode(sources, characters, 40),
-        _encode([text + "$" for text in targets], characters, 11),
-    )
-
-
-def _encode(texts, characters, length):
-    ids = [[characters.index(character) + 1 for character in text] for text in texts]
-    return keras.utils.pad_sequences(ids, length, padding="post")
 
 
 def _suffix(day):

@@ -5,22 +5,15 @@ import csv
 import hashlib
 import io
 import json
-import os
 import pathlib
 import shutil
-import sys
 import tempfile
 
+import filelock
 import numpy as np
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
-    import msvcrt
-
 NUL = "holds a NUL, which no text holds. If it is UTF-16, convert it: iconv -f utf-16 -t utf-8"
-OWNED = {}  # the folders that this process has locked, and their file descriptors
+LOCKS = {}  # of the folders that this process owns
 
 
 def make_folder(path):
@@ -42,21 +35,11 @@ def own_folder(path):
     The lock belongs to the operating system, so a killed process leaves none behind.
     """
     folder = make_folder(path).resolve()
-    if folder in OWNED:
-        return path
-    OWNED[folder] = file = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
     try:
-        if fcntl:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        else:
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-    except (BlockingIOError, PermissionError):
-        os.close(OWNED.pop(folder))
+        LOCKS.setdefault(folder, filelock.FileLock(folder / ".lock")).acquire(blocking=False)
+    except filelock.Timeout:
         remedy = "Wait until it ends, or choose another --output"
         refuse(f"--output {path}", f"another run writes into this folder. {remedy}")
-    except OSError as error:  # some file systems have no locks
-        problem = f"{path} cannot be locked ({error.strerror})"
-        print(f"{problem}. Start no second run with this --output.", file=sys.stderr)
     return path
 
 

@@ -1,4 +1,4 @@
-"""Writes Keras models and SavedModels completely or not at all, and checks them afterwards."""
+"""Writes Keras models completely or not at all, and checks them and SavedModels afterwards."""
 
 import json
 import pathlib
@@ -7,7 +7,6 @@ import sys
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from examples.common.files import whole_file
 
@@ -40,40 +39,6 @@ def write_model(model, path, inputs):
         raise SystemExit(f"{path} differs by {difference:g} from the model that was saved")
     print(f"\n{path}: difference after reloading {difference:g}")
     return found
-
-
-def can_export():
-    """Whether this backend of Keras writes a SavedModel. Prints what to do where it does not."""
-    if keras.backend.backend() == "tensorflow":
-        return True
-    print("The SavedModel needs the TensorFlow backend: run the same command with it.")
-    return False
-
-
-def write_saved_model(path, serve, names, tracked, dtype=tf.string):
-    """Writes a SavedModel with one endpoint.
-
-    Args:
-        path: the folder. An earlier folder is replaced when the new one is complete.
-        serve: a function from tensors to a dictionary of tensors. The tensors are strings
-            `(batch,)`, or numbers `(batch, steps)`.
-        names: the names of its arguments, in their order.
-        tracked: the models, tables and tokenizers that `serve` uses.
-        dtype: of the arguments.
-    """
-    archive = keras.export.ExportArchive()
-    for resource in tracked:
-        archive.track(resource)
-    shape = (None,) if dtype == tf.string else (None, None)
-    signature = [tf.TensorSpec(shape, dtype, name=name) for name in names]
-    archive.add_endpoint(
-        "serving_default", tf.function(serve, input_signature=signature, autograph=False)
-    )
-    with whole_file(path) as temporary:
-        try:
-            archive.write_out(str(temporary), verbose=False)
-        except tf.errors.OpError as error:
-            raise OSError(" ".join(error.message.split())) from error
 
 
 def check_saved_model(path, inputs, expected, tolerance=1e-5):

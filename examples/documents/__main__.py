@@ -5,7 +5,7 @@
 learns from generated letters to a shop what their writers want, in two minutes on two cores. At
 least 98% of unseen letters are classified rightly. One sentence of each decides it, and has the
 largest weight in at least 95%. Beside attention stands the average. The command writes a page and a
-picture that show what was read, a `.keras` file, and a SavedModel from raw text to classes.
+picture that show what was read, and a `.keras` file.
 
     python -m examples.documents --data PATH --pooling attention average
 
@@ -21,13 +21,12 @@ import itertools
 import json
 import pathlib
 import shutil
-import sys
 
 import keras
 
 from examples.common import arguments as types
 from examples.common.files import Results, fingerprint, own_folder
-from examples.common.training import Resume, seed_model, warmup_cosine
+from examples.common.training import VERBOSE, Resume, seed_model, warmup_cosine
 from examples.documents import evaluation, letters, model, ngrams
 from examples.documents.data import Folds, check_classes, read
 
@@ -55,7 +54,6 @@ def parse(argv):
     add("--documents", type=types.count, help="number of letters (default: 5000)")
     add("--pooling", nargs="+", choices=model.POOLINGS, help="one or both")
     add("--encoder", choices=model.ENCODERS, help="default: ngrams; letters: words")
-    add("--form", choices=("auto", *ngrams.FORMS[:2]), default="auto", help="of ngrams")
     add("--folds", type=types.between(int, 2), help="default: 10; letters: 5")
     add("--runs", type=types.count, help="folds that are run at most (default: all; letters: 1)")
     add("--seed", type=types.seed, default=1, help="of all random numbers")
@@ -66,8 +64,6 @@ def parse(argv):
     if options.data == "" or (options.data and options.documents):
         parser.error("--data needs a path, and no --documents, which is the number of letters")
     types.fill(options, YOURS if options.data else LETTERS)
-    if options.form != "auto" and options.encoder != "ngrams":
-        parser.error(f"--form goes with --encoder ngrams; this one is {options.encoder}")
     kind = "your documents" if options.data else "letters"
     recipe = RECIPES["ngrams" if options.encoder == "ngrams" else kind]
     # `longest`: the words of a sentence; more begin the next one.
@@ -76,14 +72,14 @@ def parse(argv):
     return options
 
 
-def train(fold, options, settings, folder, trainings):
+def train(fold, options, settings, folder):
     """Builds, compiles and fits the model of a fold. Returns it and its reader."""
     seed_model((options.seed + settings["fold"] - 1) % 2**32)
+    pooling = settings["pooling"]
     batches, rate = fold.batches(options.seed), options.learning_rate
     steps = options.epochs * batches.steps
     if options.encoder == "ngrams":
-        form = "average" if settings["pooling"] == "average" else options.form
-        classifier, reader = ngrams.build_model(fold, form, options.seed)
+        classifier, reader = ngrams.build_model(fold, pooling)
         # Keras averages the loss over the classes; the rate is for their sum. Adam's equal steps
         # would teach rare n-grams as much as frequent ones.
         schedule, loss = warmup_cosine(rate * fold.classes, steps, last=0.0), "squared_hinge"
@@ -91,7 +87,7 @@ def train(fold, options, settings, folder, trainings):
     else:
         sizes = options.embedding, options.units, options.dropout, options.word_dropout
         classifier, reader = model.build_model(
-            fold.vocabulary.size, fold.classes, settings["pooling"], options.encoder, *sizes
+            fold.vocabulary.size, fold.classes, pooling, options.encoder, *sizes
         )
         loss = keras.losses.CategoricalCrossentropy(from_logits=True)
         optimizer = keras.optimizers.Adam(warmup_cosine(rate, steps, 0.05), global_clipnorm=1.0)
@@ -101,16 +97,16 @@ def train(fold, options, settings, folder, trainings):
         batches.dataset(),
         epochs=options.epochs,
         initial_epoch=resume.restore(classifier),
-        callbacks=resume.callbacks(trainings=trainings),
+        callbacks=resume.callbacks(),
         shuffle=False,  # `batches` shuffle
-        verbose=int(sys.stdout.isatty()),
+        verbose=VERBOSE,
     )
     return classifier, reader
 
 
 def main(argv=None):
     options = parse(argv)
-    types.check_extras("tensorflow_text", "matplotlib", "sklearn")
+    types.check_extras("regex", "matplotlib", "sklearn")
     if options.data:
         documents, deciding = read(options.data), None
     else:
@@ -129,17 +125,16 @@ def main(argv=None):
     if not todo:
         print(f"{output} holds all results already: delete it to train again")
     try:
-        for n, (number, pooling) in enumerate(todo):
+        for number, pooling in todo:
             print(f"\n{pooling}, fold {number} of {options.folds}", flush=True)
             evaluation.add_baselines(results, task, number, options.seed)
             fold, folder = task.split(number), output / pooling / f"fold-{number}"
             names = {"pooling": pooling, "fold": number}
-            trained = train(fold, options, {**settings, **names}, folder, len(todo) - n)
+            trained = train(fold, options, {**settings, **names}, folder)
             entry, shown = evaluation.evaluate(*trained, fold, deciding)
             if number == 1:
-                reasons = evaluation.measure_reasons(*trained, fold, options.seed)
-                evaluation.save(trained[1], fold, task, shown, reasons, output / pooling)
-                entry["reasons"] = reasons
+                entry["reasons"] = evaluation.measure_reasons(*trained, fold, options.seed)
+                evaluation.save(trained[1], fold, task, shown, entry["reasons"], output / pooling)
             results.add({**names, **entry})
             shutil.rmtree(folder)
     finally:  # after Ctrl-C too

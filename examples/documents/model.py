@@ -7,7 +7,7 @@ from keras_attention import HierarchicalAttention
 
 POOLINGS = ("attention", "average")
 # "gru" encodes words and sentences, "words" encodes words alone. "ngrams" has a model of its own.
-ENCODERS = ("ngrams", "gru", "words", "none")
+ENCODERS = ("ngrams", "gru", "words")
 
 
 @keras.saving.register_keras_serializable(package="keras_attention_examples")
@@ -55,7 +55,7 @@ def build_model(words, classes, pooling, encoder, embedding, units, dropout, wor
     """
 
     def encode(name):
-        if encoder == "none" or (encoder, name) == ("words", "sentence_encoder"):
+        if (encoder, name) == ("words", "sentence_encoder"):
             return None
         return layers.Bidirectional(layers.GRU(units, return_sequences=True), name=name)
 

@@ -4,8 +4,7 @@
 
 learns an invented spelling in two minutes on two cores. Its attention is hard and monotonic: each
 phone is read from one letter, left to right. At least 97% of 1,000 unseen words come out right. The
-command writes pictures of the letters that each phone was read from, a `.keras` file, and a
-SavedModel from words to phones, which it then runs in a process without keras.
+command writes pictures of the letters that each phone was read from, and a `.keras` file.
 
     python -m examples.pronunciation --data DIR --language dut --ensemble 5 --backward 2
 
@@ -17,7 +16,6 @@ the last letter to the first. The same command resumes an interrupted run.
 
 import json
 import pathlib
-import sys
 
 import keras
 
@@ -25,6 +23,7 @@ from examples.common import arguments as types
 from examples.common.files import fingerprint, own_folder, write_text
 from examples.common.training import (
     COMPILED,
+    VERBOSE,
     Resume,
     direction,
     pair_batches,
@@ -78,7 +77,7 @@ def choose(arguments, words):
 
 
 def train(words, letters, phones, arguments, seed, backward):
-    """Trains one model, or resumes. Returns it and the seconds of its epochs."""
+    """Trains one model, or resumes. Returns it."""
     epochs = -(-arguments.steps // EPOCH)
     steps = -(-arguments.steps // epochs)
     ids = {split: data.encode(words[split], letters, phones, backward) for split in words}
@@ -105,14 +104,14 @@ def train(words, letters, phones, arguments, seed, backward):
         validation_data=dev.dataset(),
         callbacks=resume.callbacks(),
         shuffle=False,
-        verbose=int(sys.stdout.isatty()),
+        verbose=VERBOSE,
     )
-    return model, sum(row["seconds"] for row in resume.history)
+    return model
 
 
 def main(argv=None):
     arguments = parse(argv)
-    types.check_extras("tensorflow_text", "matplotlib")
+    types.check_extras("matplotlib")
     words = data.load(arguments.data, arguments.language, arguments.seed)
     choose(arguments, len(words["train"]))
     output = own_folder(pathlib.Path(arguments.output))
@@ -121,11 +120,10 @@ def main(argv=None):
     options = letters, phones, arguments.beam, longest
     models, summaries = [], []
     for seed, backward in types.members(arguments):
-        model, seconds = train(words, letters, phones, arguments, seed, backward)
+        model = train(words, letters, phones, arguments, seed, backward)
         models.append((model, backward))
         found, scores = judge(Pronouncer(models[-1:], *options), words)
-        identity = {"seed": seed, "direction": direction(backward), "train_seconds": seconds}
-        summaries.append({**identity, **scores})
+        summaries.append({"seed": seed, "direction": direction(backward), **scores})
     pronouncer = Pronouncer(models, *options)
     if len(models) > 1:
         found, scores = judge(pronouncer, words)

@@ -1,15 +1,14 @@
-"""Answers a test set, scores it as SQuAD v1.1 does, and writes and checks all files of a model."""
+"""Answers a test set, scores it as SQuAD v1.1 does, and writes the files of a model."""
 
 import collections
 import re
 import string
 
 import numpy as np
-import tensorflow as tf
 
 from examples.common.files import remove, save_figure
-from examples.common.saving import can_export, check_saved_model, write_model, write_saved_model
-from examples.common.text import to_dense, tokenize
+from examples.common.saving import write_model
+from examples.common.text import tokenize
 from examples.question_answering.data import Questions
 from keras_attention.plotting import plot_attention
 
@@ -65,10 +64,7 @@ def report(summary, examples, answers):
     print("\nSamples of the test set:")
     for example in examples[:6]:
         print(f"  {example.question} -> {answers[example.id]}    (answer: {example.answers[0]})")
-    print(
-        f"\n{summary['attention']}: {summary['steps']:,} steps, {summary['epochs']:.1f} epochs, "
-        f"{summary['seconds_a_step']:.2f} s a step, answering {summary['answer_seconds']:.0f} s"
-    )
+    print(f"\n{summary['attention']}: {summary['steps']:,} steps, {summary['epochs']:.1f} epochs")
     scores = {"": summary, "the same model without attention: ": summary.get("without_attention")}
     for name, x in scores.items():
         if x:
@@ -77,67 +73,27 @@ def report(summary, examples, answers):
 
 
 def save(answerer, vocabulary, examples, output):
-    """Writes and checks all files of a trained model; `examples` are shown and compared."""
+    """Writes and checks the `.keras` file of a trained model; the first example is drawn."""
     picture = output / "attention.png"
     remove(picture)  # from an earlier run: this one may draw none
     data = Questions(examples, vocabulary)
     found = write_model(answerer, output / "model.keras", data.inputs(np.arange(len(examples))))
-    if not can_export():
-        return
-    serve, path = make_serve(answerer, vocabulary), output / "saved_model"
-    write_saved_model(path, serve, ["passage", "question"], [answerer, vocabulary])
-    print(f"{path}: takes passages and questions, returns answers, bytes and attention")
-    texts = {name: [getattr(e, name) for e in examples] for name in ("passage", "question")}
-    answers = [data.cut(n, found["start"][n], found["end"][n]) for n in range(len(examples))]
-    expected = {"answer": answers, "probability": found["probability"]}
-    reply = check_saved_model(path, texts, expected)
-    if "context_to_query" in reply and reply["answer"][0]:
-        reply = {name: value[0] for name, value in reply.items() if name != "absent"}
-        draw_flow(reply, examples[0].passage.encode(), picture)
+    if "context_to_query" in found and len(data.passages.starts[0]):
+        draw_flow({name: value[0] for name, value in found.items()}, examples[0], picture)
         print(f"{picture}: which words of the question each word looked at")
 
 
-def make_serve(answerer, vocabulary):
-    """Makes the function of the SavedModel, from raw strings to answers."""
-
-    def serve(passage, question):
-        size = tf.shape(passage)[0]
-        passage_tokens, starts, ends = tokenize(passage)
-        question_tokens = tokenize(question)[0]
-        each = (*vocabulary(passage_tokens), *vocabulary(question_tokens))
-        found = dict(answerer([to_dense(ids) for ids in each], training=False))
-        start, end = (
-            tf.gather(to_dense(offsets), found.pop(name), batch_dims=1)[:size]
-            for name, offsets in (("start", starts), ("end", ends))
-        )
-        length = tf.cast(end - start, "int32")
-        result = {
-            "answer": tf.strings.substr(passage, tf.cast(start, "int32"), length),
-            "start_byte": start,
-            "end_byte": end,
-            "passage_tokens": passage_tokens.to_tensor(),
-            "question_tokens": question_tokens.to_tensor(),
-            **found,
-        }
-        return {name: value[:size] for name, value in result.items()}
-
-    return serve
-
-
-def draw_flow(reply, passage, path):
+def draw_flow(found, example, path):
     """Draws the T x J map of one answer as a PNG, with the passage in lines."""
-    words, asked = ([x for x in reply[f"{text}_tokens"] if x] for text in ("passage", "question"))
-    weights = np.array(reply["context_to_query"])[: len(words), : len(asked)].T
-    if "query_to_context" in reply:
-        summary = np.array(reply["query_to_context"])[: len(words)]
+    tokens, asked = tokenize(example.passage), [x[0] for x in tokenize(example.question)]
+    weights = found["context_to_query"][: len(tokens), : len(asked)].T
+    if "query_to_context" in found:
+        summary = found["query_to_context"][: len(tokens)]
         # Relative to the largest: a passage has many more words than a question.
         weights = np.concatenate([weights, summary[None] / max(summary.max(), 1e-30)])
         asked.append("query to context")
-    end, marked = 0, []
-    for number, word in enumerate(words):
-        end = passage.index(word.encode(), end) + len(word.encode())
-        if reply["start_byte"] < end <= reply["end_byte"]:
-            marked.append(number)
-    title = f"answer: {reply['answer']}"
-    figure = plot_attention(weights, words, asked, title=title, marked=marked, per_line=28)
-    save_figure(path, figure)
+    first, last = int(found["start"]), int(found["end"])
+    answer = example.passage[tokens[first].start() : tokens[last].end()]
+    words, marked = [token[0] for token in tokens], range(first, last + 1)
+    options = {"title": f"answer: {answer}", "marked": [*marked], "per_line": 28}
+    save_figure(path, plot_attention(weights, words, asked, **options))

@@ -5,7 +5,7 @@
 learns a generated language of tones: `listen` turns its sound into letters, `speak` turns letters
 into sound, and then listens to what it says. Each takes about five minutes on two cores. Trained on
 at most 20 letters, both are judged on 20, 50, 200 and 500. Each writes alignment pictures, WAV
-files, a `.keras` file and a SavedModel, text to waveform or back.
+files and a `.keras` file.
 
     python -m examples.speech speak --attention location --alignment-loss guided
 
@@ -22,7 +22,6 @@ this one. The same command resumes an interrupted run.
 
 import json
 import pathlib
-import sys
 from functools import partial
 
 import keras
@@ -30,7 +29,13 @@ import keras
 from examples.common import arguments as types
 from examples.common.files import own_folder, write_text
 from examples.common.saving import write_model
-from examples.common.training import Resume, explain_ema, moving_average, seed_model, warmup_cosine
+from examples.common.training import (
+    VERBOSE,
+    Resume,
+    moving_average,
+    seed_model,
+    warmup_cosine,
+)
 from examples.speech.data import Digits, make_data
 from examples.speech.evaluation import evaluate, load_listener
 from examples.speech.model import ALIGNMENT_LOSSES, ATTENTIONS, HARD, LOSSES, LateNoise, build_model
@@ -103,7 +108,6 @@ def run(task, language, arguments, output, listener=None):
     rate = warmup_cosine(arguments.learning_rate, epochs * batches.steps, last=0.01)
     # At its end `fit` puts the moving averages of the weights into the model.
     average = moving_average(0.998, epochs * batches.steps)
-    explain_ema(average, batches.steps)
     model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0, **average), LOSSES[task])
     model.fit(
         batches.dataset(),
@@ -112,7 +116,7 @@ def run(task, language, arguments, output, listener=None):
         validation_data=checked.dataset(),
         callbacks=[LateNoise(model, epochs), keras.callbacks.SwapEMAWeights(), *resume.callbacks()],
         shuffle=False,
-        verbose=int(sys.stdout.isatty()),
+        verbose=VERBOSE,
     )
     trained, model = model, build(half_width=arguments.half_width, hard=arguments.hard)
     model.set_weights(trained.get_weights())
@@ -122,7 +126,6 @@ def run(task, language, arguments, output, listener=None):
         "command": types.command_line("speech"),
         "keras": keras.__version__,
         "parameters": model.count_params(),
-        "seconds": sum(row["seconds"] for row in resume.history),
         "error": evaluate(task, model, language, arguments, output, listener),
     }
     write_text(output / "summary.json", json.dumps(summary, indent=1) + "\n")

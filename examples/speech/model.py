@@ -1,12 +1,11 @@
-"""The two models, letters to frames (a Tacotron) and frames to letters, and their searches."""
+"""The two models: letters to frames (a Tacotron), and frames to letters."""
 
 import math
 
 import keras
-import tensorflow as tf
 from keras import layers, ops
 
-from examples.speech.sound import HOP, MELS, log_mel, sound
+from examples.speech.sound import MELS
 from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
@@ -249,43 +248,3 @@ class Speaker:
         hidden, above = self.residual.cell(self.projection(hidden), above)
         stop = ops.squeeze(self.stop(hidden), 1)
         return self.frames(hidden), stop, (attending, above), weights
-
-    def serve(self, letters):
-        """A function for a SavedModel, from texts to samples, which are zero after the end."""
-        table = tf.constant([*letters])
-
-        def serve(texts):
-            known = tf.strings.unicode_split(texts, "UTF-8").to_tensor("")[:, :, None] == table
-            ids = tf.where(tf.reduce_any(known, -1), FIRST + tf.argmax(known, -1, "int32"), PAD)
-            run = self(ids)
-            longest, counts = tf.reduce_max(run.lengths), run.lengths * (SHARED * HOP)
-            frames = tf.reshape(run.outputs[:, :longest], (tf.shape(ids)[0], -1, MELS))
-            samples = sound(frames)
-            inside = tf.range(tf.shape(samples)[1]) < counts[:, None]
-            return {
-                "samples": tf.where(inside, samples, 0.0),
-                "sample_counts": counts,
-                "alignments": run.weights[:, :longest],
-            }
-
-        return serve
-
-
-def serve_listener(model, letters, options):
-    """Makes the function of a SavedModel, from samples to texts. `generate` gets the options."""
-    table = tf.constant([""] * FIRST + [*letters])
-
-    def serve(samples):
-        frames = log_mel(samples)
-        steps = tf.shape(frames)[1]
-        groups = -(-steps // SHARED)
-        frames = tf.pad(frames, [[0, 0], [0, groups * SHARED - steps], [0, 0]])
-        valid = tf.ones((tf.shape(frames)[0], groups), "bool")
-        found = model.search_batch((frames, valid), **options)
-        return {
-            "text": tf.strings.reduce_join(tf.gather(table, found.tokens[:, 0]), axis=-1),
-            "score": found.scores[:, 0],
-            "alignments": found.weights[:, 0],
-        }
-
-    return serve

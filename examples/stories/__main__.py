@@ -5,8 +5,7 @@
 learns three kinds of questions from generated stories: one, two or three sentences decide them. For
 each kind it trains a model with three hops, and one with a single hop for comparison. This takes
 less than four minutes on two cores. It also writes a picture of the sentences that every hop read,
-a `.keras` file, and a SavedModel that takes a story and a question as strings, which it then runs
-in a process without keras.
+and a `.keras` file.
 
     python -m examples.stories --data DIR --task all --repeats 10
 
@@ -82,7 +81,7 @@ def parse(argv):
 
 def main(argv=None):
     arguments = parse(argv)
-    options.check_extras("tensorflow_text", "matplotlib")
+    options.check_extras("matplotlib", "joblib")
     found, joint = load_data(arguments), arguments.task == ["joint"]
     groups = {"joint": found} if joint else {str(n): {n: x} for n, x in found.items()}
     tasks = [Task(name, x, arguments.memory, arguments.noise) for name, x in groups.items()]

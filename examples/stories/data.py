@@ -2,6 +2,7 @@
 
 import math
 import pathlib
+import re
 from typing import NamedTuple
 
 import keras
@@ -9,14 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from examples.common.files import fingerprint, refuse
-from examples.common.text import Words, split_sentences
 from examples.common.training import UNTUNED, pad
 from examples.stories import generator, reading
 
 GENERATED = {1: "one supporting fact", 2: "two supporting facts", 3: "three supporting facts"}
 # The smallest number of training questions. A tenth of them is for validation.
 FEWEST = 20
-NO_WORD = r"[^\p{L}\p{M}\p{N}]*"
 
 
 def load_data(arguments):
@@ -51,18 +50,9 @@ def download():
     return next(iter(pathlib.Path(path).rglob(reading.FOLDERS["1k"])), pathlib.Path(path)).parent
 
 
-def split(texts):
-    """Splits texts `(B,)` into sentences without signs.
-
-    Returns:
-        Ragged words `(B, S, W)`, and the byte where each sentence begins and ends, `(B, S)`.
-    """
-    words, begins, ends = split_sentences(texts, longest=2**31)
-    signs = tf.ragged.map_flat_values(tf.strings.regex_full_match, words, NO_WORD)
-    words = tf.ragged.boolean_mask(words, ~signs)
-    kept = words.with_values(words.values.row_lengths() > 0)
-    begins, ends = tf.reduce_min(begins, axis=2), tf.reduce_max(ends, axis=2)
-    return [tf.ragged.boolean_mask(x, kept) for x in (words, begins, ends)]
+def split(sentence):
+    """The words of a sentence, without signs."""
+    return re.findall(r"\w+", sentence.lower())
 
 
 class Encoded(NamedTuple):
@@ -113,51 +103,28 @@ class Encoder:
     """
 
     def __init__(self, questions):
-        words = split(tf.constant(_lines(questions), "string"))[0].flat_values
-        words = tf.strings.lower(words, encoding="utf-8").numpy()
-        answers = {answer_key(q.answer) for q in questions}
-        self.listed = sorted({word.decode() for word in words} | answers)
+        lines = {line for q in questions for line in (*q.story, q.text)}
+        words = {word for line in lines for word in split(line)}
+        self.listed = sorted(words | {answer_key(q.answer) for q in questions})
         self.ids = {word: n for n, word in enumerate(self.listed, 1)}
-        self.words = Words(self.listed)
+        self.size = len(self.ids) + 2  # with padding and the unknown word
+
+    def words(self, sentence):
+        return tuple(self.ids.get(word, self.size - 1) for word in split(sentence))
 
     def encode(self, questions):
-        lines = _lines(questions)
-        words = split(tf.constant(lines, "string"))[0]
-        found = tf.ragged.map_flat_values(self.words, words).to_list()
-        found = dict(zip(lines, found, strict=True))
+        found = {line: self.words(line) for q in questions for line in (*q.story, q.text)}
         table = {(): 0}
         stories = [
-            [table.setdefault(tuple(s), len(table)) for line in q.story for s in found[line]]
+            [table.setdefault(found[line], len(table)) for line in q.story if found[line]]
             for q in questions
         ]
-        asked = [[word for sentence in found[q.text] for word in sentence] for q in questions]
         answers = [self.ids.get(answer_key(q.answer), -1) for q in questions]
         stories = pad([story[::-1] for story in stories], multiple=1)[:, ::-1]
-        sentences, asked = pad(list(table), multiple=1), pad(asked, multiple=1)
+        sentences = pad(list(table), multiple=1)
+        asked = pad([found[q.text] for q in questions], multiple=1)
         arrays = sentences, stories, asked, np.array(answers, "int32")
         return Encoded(*map(np.ascontiguousarray, arrays))
-
-    def tell(self, name, data, memory):
-        """Prints what the model cannot know of some questions."""
-        unknown = [x == self.words.size - 1 for x in (data.sentences, data.questions)]
-        lengths = (data.stories > 0).sum(axis=1)
-        counts = {
-            "words that were not seen in training": (
-                unknown[0].sum(axis=1)[data.stories].sum() + unknown[1].sum()
-            ),
-            "answers outside the vocabulary": (data.answers < 0).sum(),
-            "empty stories": (lengths == 0).sum(),
-            "sentences that fall out of the memory, the oldest of their stories": (
-                np.maximum(lengths - memory, 0).sum()
-            ),
-        }
-        told = [f"{what}: {count:,}" for what, count in counts.items() if count]
-        if told:
-            print("; ".join([f"{name}, {len(data.answers):,} questions", *told]))
-
-
-def _lines(questions):
-    return sorted({line for q in questions for line in (*q.story, q.text)})
 
 
 def answer_key(answer):
@@ -191,20 +158,13 @@ class Task:
         longest = every.stories.shape[1]
         size = min(memory, longest + math.ceil(noise * longest))
         longest = max(x.shape[1] for x in (every.sentences, every.questions))
-        self.sizes = encoder.words.size, longest, size
+        self.sizes = encoder.size, longest, size
         # The last tenth of every task is for validation: questions of one story are neighbours.
         ends = np.cumsum([len(questions) for questions in train])
         parts = [np.arange(n - len(x), n) for n, x in zip(ends, train, strict=True)]
         cuts = [np.split(part, [len(part) * 9 // 10]) for part in parts]
         self.train, self.valid = (every.select(np.concatenate(x)) for x in zip(*cuts, strict=True))
-        for number, part in zip(self.test, parts, strict=True):
-            encoder.tell(f"task {number}, training", every.select(part), size)
-            encoder.tell(f"task {number}, test", self.test[number], size)
         self.digest = fingerprint(*(x for data in (every, *self.test.values()) for x in data))[:8]
-
-    def __getstate__(self):
-        # The tables of the encoder belong to this process.
-        return {name: x for name, x in vars(self).items() if name not in ("encoder", "asked")}
 
     def batches(self, batch, noise, seeds):
         """Endless batches for `fit`, with a new order and new noise in every epoch.

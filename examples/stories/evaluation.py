@@ -1,13 +1,10 @@
 """Prints test errors in tables; writes and checks all files of a model."""
 
-import keras
 import numpy as np
-import tensorflow as tf
 
 from examples.common.files import save_figure
-from examples.common.saving import check_saved_model, write_model, write_saved_model
-from examples.common.text import to_dense
-from examples.stories.data import answer_key, split
+from examples.common.saving import write_model
+from examples.stories.data import answer_key
 from keras_attention.plotting import Hops, plot_hops
 
 
@@ -55,59 +52,22 @@ def report(tasks, entries, hops, arguments):
 
 
 def save(task, reader, folder):
-    """Writes and checks all files of one trained model."""
-    # Four test questions to show, of different tasks if there are several.
-    numbers = list(task.test)
-    picked = [(numbers[n * len(numbers) // 4], n) for n in range(4)]
-    picked = [(number, n % len(task.asked[number])) for number, n in picked]
-    asked = [task.asked[number][n] for number, n in picked]
-    inputs = [task.test[number].select([n]).inputs(task.sizes[2]) for number, n in picked]
+    """Writes and checks the `.keras` file of a trained model, and a picture of four questions."""
+    # Of different tasks if there are several.
+    numbers, samples = list(task.test), []
     print()
-    write_model(reader, folder / "model.keras", list(inputs[0]))
-    if keras.backend.backend() != "tensorflow":
-        print("SavedModel and picture need the TensorFlow backend, and another --output.")
-        return
-    path, serve = folder / "saved_model", make_serve(reader, task.encoder, task.sizes[2])
-    write_saved_model(path, serve, ["story", "question"], [reader, task.encoder.words])
-    stories = ["\n".join(q.story) for q in asked]
-    print(f"{path}: takes stories and questions, returns answers and weights")
-    own = [reader.predict_on_batch(list(x))["probabilities"][0, 1:-1].max() for x in inputs]
-    texts = {"story": stories, "question": [q.text for q in asked]}
-    reply = check_saved_model(path, texts, {"probability": np.array(own)})
-    samples = []
-    for row, question in enumerate(asked):
-        spans = zip(reply["start_byte"][row], reply["end_byte"][row], strict=True)
-        lines = [stories[row].encode()[begin:end].decode() for begin, end in spans if end > begin]
-        weights = np.array(reply["hop_weights"][row])[:, : len(lines)]
-        facts = question.facts if len(lines) == len(question.story) else ()
-        answers = reply["answer"][row], answer_key(question.answer)
-        samples.append(Hops(lines, weights, question.text, *answers, facts))
+    for n in range(4):
+        number = numbers[n * len(numbers) // 4]
+        question = task.asked[number][n % len(task.asked[number])]
+        inputs = list(task.test[number].select([n % len(task.asked[number])]).inputs(task.sizes[2]))
+        if n == 0:
+            write_model(reader, folder / "model.keras", inputs)
+        found = reader.predict_on_batch(inputs)
+        count = int(inputs[0][0].any(axis=1).sum())  # empty places come first
+        lines, weights = question.story[-count:], found["hop_weights"][0][:, -count:]
+        answer = task.encoder.listed[found["probabilities"][0, 1:-1].argmax()]  # as in `answers`
+        facts = question.facts if count == len(question.story) else ()
+        expected = answer_key(question.answer)
+        samples.append(Hops(lines, weights, question.text, answer, expected, facts))
     save_figure(folder / "hops.png", plot_hops(*samples))
     print(f"{folder / 'hops.png'}: which sentences each hop read for these questions")
-
-
-def make_serve(reader, encoder, memory):
-    """Makes the function of the SavedModel, from strings to answers and the weights of all hops."""
-
-    def serve(story, question):
-        words, begins, ends = map(to_dense, split(story))
-        asked = to_dense(split(question)[0].merge_dims(1, 2))
-        ids = encoder.words(words), encoder.words(asked)
-        found = reader(ids, training=False)
-        unknown = [tf.cast(x == encoder.words.size - 1, "int32") for x in ids]
-        sentences = tf.reduce_sum(tf.cast(ends > begins, "int32"), axis=1)
-        # As in `answers`.
-        known = found["probabilities"][:, 1:-1]
-        result = {
-            "answer": tf.gather(tf.constant(encoder.listed), tf.argmax(known, axis=1)),
-            "probability": tf.reduce_max(known, axis=1),
-            "hop_weights": found["hop_weights"],
-            "start_byte": begins,
-            "end_byte": ends,
-            "unknown_words": tf.reduce_sum(unknown[0], [1, 2]) + tf.reduce_sum(unknown[1], 1),
-            "forgotten_sentences": tf.maximum(sentences - memory, 0),
-        }
-        size = tf.shape(story)[0]
-        return {name: value[:size] for name, value in result.items()}
-
-    return serve

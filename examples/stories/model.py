@@ -1,23 +1,21 @@
 """The memory network of Sukhbaatar et al. (2015), and its training."""
 
-import concurrent.futures
 import functools
 import math
-import multiprocessing
 import os
-import threading
 import time
 
+import joblib
 import keras
 import numpy as np
 import tensorflow as tf
 
 from examples.common.files import whole_file
-from examples.common.training import Progress, seed_model
+from examples.common.training import VERBOSE, seed_model
 from keras_attention import MemoryNetwork
 
 ENCODINGS = ("position", "own-length", "bag")
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+CORES = joblib.cpu_count()
 # Only one process can use the GPU.
 ALONE = keras.backend.backend() != "tensorflow" or tf.config.list_physical_devices("GPU")
 JOBS = 1 if ALONE else min(CORES, 8)
@@ -92,13 +90,11 @@ def fit_model(task, hops, repeat, settings):
             task.batches(batch, settings["noise"], [seed, part]),
             epochs=epochs,
             steps_per_epoch=steps,
-            callbacks=[schedule, *callbacks, keras.callbacks.TerminateOnNaN(), *progress],
-            verbose=0,
+            callbacks=[schedule, *callbacks, keras.callbacks.TerminateOnNaN()],
+            # The models of single tasks are many, and train in seconds.
+            verbose=VERBOSE if task.name == "joint" else 0,
             shuffle=False,
         )
-
-    # The models of single tasks are many, and train in seconds.
-    progress = [Progress(trainings=0)] if task.name == "joint" else []
 
     def validate(epoch, logs):
         logs["val_loss"] = float(np.nanmean(answers(model, task.valid, task.sizes[2])[1]))
@@ -151,43 +147,14 @@ def train(task, hops, repeat, settings, path):
     }
 
 
-def begin(threads):
-    """Prepares a process that trains."""
-    # A process whose parent was killed would wait for work forever.
-    parent = multiprocessing.parent_process()
-    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
-    if keras.backend.backend() == "tensorflow":
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(threads)
-
-
-def train_in_process(*job):
-    """`train`, which Ctrl-C ends in silence: the terminal sends it to all processes."""
-    try:
-        return train(*job)
-    except KeyboardInterrupt:
-        os._exit(1)
+def train_named(name, *job):
+    return name, train(*job)
 
 
 def train_all(jobs, processes):
     """Yields the names and the results of each model, in the order in which they are finished."""
-    processes = min(processes, len(jobs))
-    if processes < 2:
-        yield from ((name, train(*job)) for name, job in jobs.items())
-        return
-    context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
-    threads = (max(1, CORES // processes),)
-    pool = concurrent.futures.ProcessPoolExecutor(processes, context, begin, threads)
-    try:
-        names = {pool.submit(train_in_process, *job): name for name, job in jobs.items()}
-        for future in concurrent.futures.as_completed(names):
-            yield names[future], future.result()
-    except concurrent.futures.process.BrokenProcessPool as error:
-        raise SystemExit(
-            "a training process ended unexpectedly, perhaps because the memory was full (fewer "
-            "--jobs need less). Finished models are kept; run the same command to resume."
-        ) from error
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in multiprocessing.active_children():
-            process.terminate()
+    processes = max(1, min(processes, len(jobs)))
+    # The processes that train read it when they start.
+    os.environ["TF_NUM_INTRAOP_THREADS"] = str(max(1, CORES // processes))
+    parallel = joblib.Parallel(processes, return_as="generator_unordered")
+    return parallel(joblib.delayed(train_named)(name, *job) for name, job in jobs.items())

@@ -22,7 +22,6 @@ trains on a corpus that is larger than memory. An epoch is --save-every steps.
 
 import argparse
 import json
-import sys
 
 import keras
 import numpy as np
@@ -30,7 +29,14 @@ import tensorflow as tf
 
 from examples.common.arguments import check_extras, command_line, members, run
 from examples.common.files import fingerprint, own_folder, write_text
-from examples.common.training import Resume, direction, pair_batches, seed_model, warmup_cosine
+from examples.common.training import (
+    VERBOSE,
+    Resume,
+    direction,
+    pair_batches,
+    seed_model,
+    warmup_cosine,
+)
 from examples.translation.data import encode, learn_subwords, load_data, make_tokenizers
 from examples.translation.evaluation import bleu_report, judge, report, save
 from examples.translation.model import SmoothedCrossEntropy, build_model
@@ -63,7 +69,7 @@ def train(seed, backward, texts, subwords, options):
         initial_epoch=resume.restore(model),
         callbacks=resume.callbacks("val_loss"),
         shuffle=False,
-        verbose=int(sys.stdout.isatty()),
+        verbose=VERBOSE,
     )
     resume.load_best(model)
 
@@ -73,13 +79,12 @@ def train(seed, backward, texts, subwords, options):
     # The files of a model without an optimizer are a third as large.
     weights, model = model.get_weights(), build_model(sizes, options)
     model.set_weights(weights)
-    best = min(resume.history, key=lambda row: row["val_loss"])
+    losses = resume.losses("val_loss")
     return model, {
         "seed": seed,
         "backward": backward,
         "max_length": longest,
-        "seconds_a_step": np.median([row["seconds"] for row in resume.history]) / batches.steps,
-        "best_epoch": int(best["epoch"]) + 1,
+        "best_epoch": min(losses, key=losses.get) + 1,
         "validation_perplexity": float(perplexity),
     }
 

@@ -119,12 +119,12 @@ def encode(tokenizers, texts, backward=False):
     return list(zip(sources, targets, strict=True))
 
 
-def drop_long(pairs, limit):
+def drop_long(pairs, limit, quiet=False):
     """Leaves out pairs of more than `limit` tokens, to limit memory and time."""
     kept = [pair for pair in pairs if max(map(len, pair)) <= limit]
     if not kept:
         raise SystemExit(f"no training pair has at most {limit} tokens: raise --max-tokens")
-    if len(kept) < len(pairs):
+    if len(kept) < len(pairs) and not quiet:
         n = len(pairs) - len(kept)
         print(f"{n:,} of {len(pairs):,} training pairs have more than {limit} tokens: left out")
     return kept

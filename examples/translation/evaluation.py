@@ -2,11 +2,12 @@
 
 import time
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from examples.common.files import save_figure
-from examples.common.saving import can_export, check_saved_model, write_model
+from examples.common.saving import check_saved_model, write_model
 from examples.common.training import combine, direction, pad
 from examples.translation.data import END, PAD, make_tokenizers
 from keras_attention.plotting import plot_attention
@@ -92,7 +93,7 @@ def report(summary, test, translations):
         print(f"  {source}\n    -> {found}    (reference: {reference})")
     print(
         f"\n{summary['attention']}: validation perplexity {summary['validation_perplexity']:.3f}, "
-        f"{summary['seconds_a_step']:.3f} s a step, search {summary['search_seconds']:.0f} s"
+        f"search {summary['search_seconds']:.0f} s"
     )
     if found := summary.get("ensemble"):
         for member in found["members"]:
@@ -120,7 +121,7 @@ def save(model, subwords, texts, options, arguments):
     found = model.generate(source, **options)
     write_model(model, output / "model.keras", [source, found.tokens])
     expected = [x.decode() for x in detokenize(target_tokenizer, *found[:2]).numpy()]
-    if can_export():
+    if keras.backend.backend() == "tensorflow":
         path = output / "saved_model"
         model.export_generate(
             path,
