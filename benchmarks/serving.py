@@ -28,7 +28,6 @@ import numpy as np
 from measure import print_table, write_json
 
 from examples.common import dates
-from examples.common.run_saved_model import load_text_operations
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SEED = 7
@@ -37,8 +36,8 @@ SEED = 7
 def call_directly(path, rows):
     """Returns the answers of the SavedModel, called with one text at a time."""
     import tensorflow as tf
+    import tensorflow_text  # its operations  # noqa: F401
 
-    load_text_operations()
     loaded = tf.saved_model.load(path)
     found = []
     for row in rows:

@@ -11,9 +11,8 @@ picture says so.
     python -m examples.bags --data bags.csv --repeats 5
 
 does the same on your bags by cross-validation. The file has a row for each instance: the columns
-bag and label, and features. `--data FOLDER --labels labels.csv` reads an HDF5 file for each bag, as
-CLAM and TRIDENT write them: a dataset `features`, and `coords` if you like. The same command
-resumes a run that was stopped or killed. The files come from the first fold.
+bag and label, and features. The same command resumes a run that was stopped or killed. The files
+come from the first fold.
 """
 
 import pathlib
@@ -30,14 +29,13 @@ from examples.common.training import reseed, warmup_cosine
 TRAIN, TEST = 200, 500  # bags of digits
 EPOCHS = 5  # the parts of a training
 WEIGHT_DECAY = 0.1  # times the learning rate
-FREE = ("data", "labels", "pooling", "repeats", "output")
+FREE = ("data", "pooling", "repeats", "output")
 
 
 def parse(argv):
     parser = types.make_parser("bags", __doc__)
     add = parser.add_argument
-    add("--data", metavar="PATH", help="your bags: a .csv, or a folder of .h5 (default: digits)")
-    add("--labels", metavar="FILE", help="a .csv with the columns bag and label, for a folder")
+    add("--data", metavar="FILE.csv", help="your bags (default: digits)")
     add("--pooling", nargs="+", choices=POOLINGS, default=list(POOLINGS), help="(all)")
     add("--folds", type=types.between(int, 2), default=10, help="(%(default)s)")
     add(
@@ -63,8 +61,8 @@ def parse(argv):
     add("--drop-instances", type=types.share, help="share hidden in training (digits 0.3, else 0)")
     add("--members", type=types.count, default=5, help="networks that vote (%(default)s)")
     options = parser.parse_args(argv)
-    if options.data == "" or (options.labels and not options.data):
-        parser.error("--data needs a path, and --labels needs --data")
+    if options.data == "":
+        parser.error("--data needs a path")
     options.steps = EPOCHS * -(-options.steps // EPOCHS)
     return types.fill(options, {"drop_instances": 0.0 if options.data else 0.3})
 
@@ -95,7 +93,7 @@ def main(argv=None):
     options = parse(argv)
     types.check_extras("sklearn", "matplotlib")
     if options.data:
-        bags, source = data.read(options.data, options.labels), options.data
+        bags, source = data.read(options.data), options.data
     else:
         bags, source = data.make_digits(TRAIN, TEST, options.seed), "digits"
     data.check_classes(source, bags, options.folds)

@@ -92,10 +92,7 @@ def add_baselines(results, names, bags, train, test, seed):
 
 
 def report(results, poolings, bags):
-    """Prints the mean of all folds, its standard deviation over the repeats, and the AUC.
-
-    The first line is for comparison: what always naming the largest class gets right.
-    """
+    """Prints the mean of all folds, its standard deviation over the repeats, and the AUC."""
     counts = np.bincount(bags.labels)
     always = f"always {bags.classes[counts.argmax()]}"
     print(f"\n{'':20}{'% right':>16}{'AUC':>16}{'instance AUC':>15}")
@@ -162,18 +159,13 @@ def save(reader, bags, scaled, chosen, scaling, output):
 
 
 def draw(bags, scaled, bag, weights, matter):
-    """The instances with the largest weights: images, places, or some features of a row.
+    """The instances of largest weight in a bag: images, or some features of a row.
 
-    Args:
-        bags, scaled: all bags, and all bags standardised.
-        bag, weights: the number of a bag, and its weights.
-        matter: whether such instances matter more than random ones. If not, the picture says so.
+    If they do not `matter` more than random ones, the picture says so.
     """
     rows, marked, notes = bags.of(bag), (), [] if matter else [reasons.no_reasons("instances")]
     if bags.truth is not None:
         shown, marked = bags.instances[rows].reshape(-1, 8, 8), np.flatnonzero(bags.truth[rows])
-    elif bags.places is not None:
-        shown = [f"at {', '.join(map(str, place))}" for place in bags.places[rows]]
     else:
         shown = [*map(partial(far, bags.features), bags.instances[rows], scaled.instances[rows])]
         notes = ["An instance is named by the features that are farthest from their mean.", *notes]

@@ -57,14 +57,9 @@ def write(date, pattern):
 
 
 def make_pairs(sizes, seed=0):
-    """Makes disjoint sets of pairs: no calendar day is in two of them.
+    """Makes disjoint sets of pairs, `(sources, targets)` for each size: no day is in two of them.
 
-    Args:
-        sizes: the number of pairs in each set.
-        seed: the same seed gives the same pairs.
-
-    Returns:
-        For each size `(sources, targets)`, two lists of strings.
+    The same seed gives the same pairs.
     """
     rng = random.Random(seed)
     days = rng.sample(range(DAYS), sum(sizes))

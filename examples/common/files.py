@@ -111,13 +111,13 @@ def remove(path):
     shutil.rmtree(path, ignore_errors=True)
 
 
-def write_bytes(path, data):
-    with whole_file(path) as temporary:
-        temporary.write_bytes(data)
-
-
 def write_text(path, text):
-    write_bytes(path, text.encode())
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="")
+
+
+def write_json(path, value):
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
 def save_figure(path, figure):
@@ -127,13 +127,14 @@ def save_figure(path, figure):
 
 
 def fingerprint(*data):
-    """A digest of bytes or arrays, to tell whether two runs had the same data."""
+    """A digest of arrays, or of what JSON can store, to tell whether two runs had the same data."""
     digest = hashlib.sha256()
     for part in data:
-        if not isinstance(part, bytes):
+        if isinstance(part, np.ndarray):
             digest.update(f"{part.dtype} {part.shape}".encode())
-            part = np.ascontiguousarray(part).data
-        digest.update(part)
+            digest.update(np.ascontiguousarray(part).data)
+        else:
+            digest.update(json.dumps(part).encode())
     return digest.hexdigest()
 
 
@@ -148,10 +149,7 @@ class Results:
     def __init__(self, path, settings):
         self.path = pathlib.Path(path)
         check_settings(self.path.with_name("settings.json"), settings)
-        try:
-            self.results = read_json(self.path, list)
-        except FileNotFoundError:
-            self.results = []
+        self.results = read_json(self.path, list) or []
 
     def find(self, **names):
         """The first result with these entries, or None."""
@@ -159,18 +157,15 @@ class Results:
 
     def add(self, result):
         self.results.append(result)
-        write_text(self.path, json.dumps(self.results, indent=1) + "\n")
+        write_json(self.path, self.results)
 
 
 def check_settings(path, settings):
     """Writes the settings of a run, or refuses a folder that holds a run with other settings."""
-    # JSON turns tuples into lists, so the new settings take the same way before they are compared.
-    text = json.dumps(settings, indent=1) + "\n"
-    new = json.loads(text)
-    try:
-        old = read_json(path, dict)
-    except FileNotFoundError:
-        write_text(path, text)
+    new = json.loads(json.dumps(settings))  # it turns tuples into lists
+    old = read_json(path, dict)
+    if old is None:
+        write_json(path, new)
         return
     changed = [
         f"{name}: {old.get(name)!r} then, {new.get(name)!r} now"
@@ -185,11 +180,11 @@ def check_settings(path, settings):
 
 
 def read_json(path, kind):
-    """What a JSON file of a run holds, a list or a dictionary."""
+    """What a JSON file of a run holds, a list or a dictionary; None if there is no file."""
+    if not path.exists():
+        return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise
     except (OSError, ValueError) as error:
         refuse_damaged(path, error)
     if not isinstance(found, kind):

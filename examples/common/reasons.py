@@ -12,16 +12,10 @@ SHARE = 0.1  # of the parts of an input, which are erased
 def measure(batches, probabilities, importances, seed=0):
     """What the predictions lose without the most important parts, or with them alone.
 
-    Args:
-        batches: inputs of the model.
-        probabilities: a function from inputs to the probabilities of the classes.
-        importances: a function from inputs to arrays by their names, one of which is "weights".
-        seed: of random importances, which are added.
-
-    Returns:
-        For each kind of importance its mean comprehensiveness and sufficiency. Under "weights
-        matter": whether the parts with the largest weights have more comprehensiveness than random
-        ones, by at least two standard errors.
+    `importances` returns arrays by their names for a batch, one of them "weights"; random ones are
+    added. Returns for each name its mean comprehensiveness and sufficiency. Under "weights matter":
+    whether the parts with the largest weights have more comprehensiveness than random ones, by at
+    least two standard errors.
     """
     random, found = np.random.default_rng(seed), collections.defaultdict(list)
     for inputs in batches:

@@ -29,17 +29,13 @@ VERBOSE = 1 if sys.stdout.isatty() else 2  # of `fit`: a log needs no bars
 
 
 def bucketed(lengths, size, order=None, cells=None):
-    """Splits `range(len(lengths))` into index arrays of at most `size`.
+    """Splits `range(len(lengths))` into index arrays of at most `size`, which hold every index
+    once.
 
-    Args:
-        lengths: `(N,)` or `(N, keys)`, the sort keys; the last column counts first.
-        order: a NumPy generator to shuffle with, or None to keep everything sorted by length.
-        cells: the largest number of cells in a padded batch, if the keys are the sizes of all
-            padded axes: they are then sorted by their product. One sample may have more.
-
-    Returns:
-        A list of index arrays that together hold every index once. With `order`, samples are
-        shuffled, sorted within pools of `POOL` batches, and the batches are shuffled again.
+    `lengths` are `(N,)` or `(N, keys)`, the sort keys; the last column counts first. With `order`,
+    a NumPy generator, samples are shuffled, sorted within pools of `POOL` batches, and the batches
+    are shuffled again; else everything is sorted. `cells` limits the cells of a padded batch, if
+    the keys are the sizes of all padded axes; they are then sorted by their product.
     """
     sizes = keys = np.column_stack([lengths])
     if cells:
@@ -68,16 +64,13 @@ class Batches:
     The order of a pass depends on the seed and the number of the pass alone, so a run that resumes
     reads what the first run would have read. `Resume` sets `epoch`, the epoch to yield.
 
-        data = Batches(lambda order: bucketed(lengths, 64, order), read, seed=1).dataset()
-
     Args:
         split: a function from a NumPy generator, which shuffles, to a list of index arrays, the
             batches of one pass.
         read: a function from an index array to a batch, such as `(inputs, targets)`.
         seed: the seed of all passes.
         steps: the batches of an epoch of `fit`; None for the batches of the first pass.
-        size: the number of samples in a batch, if all batches have the same. Where TensorFlow knows
-            it, Keras's recurrent layers are faster on a CPU.
+        size: the samples of all batches. If TensorFlow knows it, recurrent layers are faster.
     """
 
     epoch, size = 0, None
@@ -101,10 +94,7 @@ class Batches:
         return map(self.read, itertools.islice(batches, first, first + self.steps))
 
     def dataset(self):
-        """A `tf.data.Dataset` of one epoch.
-
-        Of a `PyDataset`, Keras would take the lengths of two batches for those of all.
-        """
+        """A `tf.data.Dataset` of one epoch. `fit` would take the lengths of two batches for all."""
         signature = keras.tree.map_structure(self._describe, next(self()))
         data = tf.data.Dataset.from_generator(self, output_signature=signature)
         data = data.apply(tf.data.experimental.assert_cardinality(self.steps)).prefetch(4)
@@ -117,10 +107,7 @@ class Batches:
 
 
 def pair_batches(pairs, size, seed=None, steps=None):
-    """`Batches` of `size` pairs of lists of ids. The pairs of a batch have similar lengths.
-
-    Each pass has an order of its own. Without a seed, the pairs stay sorted by length.
-    """
+    """`Batches` of pairs of lists of ids of similar lengths. Without a seed, they stay sorted."""
 
     def split(order):
         return split_pairs(pairs, size, None if seed is None else order)
@@ -140,10 +127,7 @@ def pad_pairs(pairs):
 
 
 def pad(rows, multiple=4):
-    """Pads lists of ids with 0 to the length of the longest one, rounded up to a multiple.
-
-    Multiples of four give few different shapes, so XLA compiles few programs.
-    """
+    """Pads lists of ids with 0 to one length: a multiple, so that XLA compiles few programs."""
     length = max(1, *map(len, rows))
     return keras.utils.pad_sequences(rows, -(-length // multiple) * multiple, padding="post")
 
@@ -154,12 +138,6 @@ class Resume(keras.callbacks.Callback):
     `keras.callbacks.BackupAndRestore` writes the weights and the epoch into two files, so a kill
     between the two trains an epoch twice; it restores no batch within an epoch and no state of
     dropout. Here one file holds an epoch, and appears in one step: the optimizer counts the steps.
-
-        resume = Resume(folder, settings, batches)
-        model.compile(...)
-        start = resume.restore(model)
-        model.fit(data, epochs=9, initial_epoch=start, callbacks=resume.callbacks("val_loss"))
-        resume.load_best(model)
 
     Args:
         folder: a folder for this run alone. A folder of a run with other settings is refused.
@@ -232,10 +210,9 @@ class Resume(keras.callbacks.Callback):
 
 
 def seed_model(seed):
-    """Makes the next model independent of earlier models. Call it before building each model.
+    """Makes the next model independent of earlier ones. Call it before building each model.
 
-    On TensorFlow this deletes the resources of existing SentencePiece tokenizers. Make new
-    tokenizers after it.
+    On TensorFlow this deletes existing SentencePiece tokenizers.
     """
     keras.utils.clear_session()
     keras.utils.set_random_seed(seed)
@@ -253,13 +230,7 @@ def reseed(model, seed, step):
 
 
 def warmup_cosine(highest, steps, last):
-    """Rises to `highest` in a tenth of the steps, at most 200, then falls as a cosine.
-
-    Args:
-        highest: the highest learning rate.
-        steps: the number of training steps.
-        last: the learning rate at the end, as a fraction of the highest.
-    """
+    """Rises to `highest` in a tenth of the steps, at most 200, then falls to its share `last`."""
     warmup = min(200, steps // 10)
     return keras.optimizers.schedules.CosineDecay(
         0.0, steps - warmup, warmup_target=highest, warmup_steps=warmup, alpha=last
@@ -269,8 +240,7 @@ def warmup_cosine(highest, steps, last):
 def moving_average(momentum, steps):
     """The options of an optimizer for moving averages of the weights.
 
-    Short trainings get a lower momentum, so that the initial weights make up at most 5% of the
-    average: (1 - 3 / steps)^steps.
+    The initial weights make up at most 5% of the average: (1 - 3 / steps)^steps.
     """
     return {"use_ema": True, "ema_momentum": min(momentum, max(0.0, 1 - 3 / steps))}
 

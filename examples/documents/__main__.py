@@ -18,7 +18,6 @@ largest weights matter no more than random words, there is no picture, and the c
 """
 
 import itertools
-import json
 import pathlib
 import shutil
 
@@ -30,9 +29,12 @@ from examples.common.training import VERBOSE, Resume, seed_model, warmup_cosine
 from examples.documents import evaluation, letters, model, ngrams
 from examples.documents.data import Folds, check_classes, read
 
+LETTERS = 5000
 # Defaults. In letters, an encoder of sentences would blur which sentence decides.
-LETTERS = {"folds": 5, "runs": 1, "encoder": "words", "pooling": ["attention", "average"]}
-YOURS = {"folds": 10, "encoder": "ngrams", "pooling": ["attention"]}
+DEFAULTS = {
+    "letters": {"folds": 5, "runs": 1, "encoder": "words", "pooling": [*model.POOLINGS]},
+    "your documents": {"folds": 10, "encoder": "ngrams", "pooling": ["attention"]},
+}
 # How to train. `word_dropout` drops words, `dropout` features of all words and of the document.
 RECIPES = {
     "ngrams": {"epochs": 20, "learning_rate": 0.3, "min_count": 1},
@@ -45,39 +47,35 @@ RECIPES = {
         **{"dropout": 0.5, "word_dropout": 0.0},
     },
 }
+FREE = "pooling", "runs", "output"  # options that change no model
 
 
 def parse(argv):
     parser = types.make_parser("documents", __doc__)
     add = parser.add_argument
     add("--data", metavar="PATH", help="your documents (default: letters)")
-    add("--documents", type=types.count, help="number of letters (default: 5000)")
     add("--pooling", nargs="+", choices=model.POOLINGS, help="one or both")
     add("--encoder", choices=model.ENCODERS, help="default: ngrams; letters: words")
     add("--folds", type=types.between(int, 2), help="default: 10; letters: 5")
     add("--runs", type=types.count, help="folds that are run at most (default: all; letters: 1)")
+    add("--epochs", type=types.count, help="default: ngrams 20, other encoders 6, letters 5")
     add("--seed", type=types.seed, default=1, help="of all random numbers")
     add("--output", default="output/classify", help="folder for the results")
-    text = "passes over the documents (default: ngrams 20, other encoders 6, letters 5)"
-    add("--epochs", type=types.count, help=text)
     options = parser.parse_args(argv)
-    if options.data == "" or (options.data and options.documents):
-        parser.error("--data needs a path, and no --documents, which is the number of letters")
-    types.fill(options, YOURS if options.data else LETTERS)
+    if options.data == "":
+        parser.error("--data needs a path")
     kind = "your documents" if options.data else "letters"
+    types.fill(options, DEFAULTS[kind])
     recipe = RECIPES["ngrams" if options.encoder == "ngrams" else kind]
     # `longest`: the words of a sentence; more begin the next one.
-    types.fill(options, {"longest": 25, **recipe, "runs": options.folds, "documents": 5000})
-    options.runs = min(options.runs, options.folds)
-    return options
+    return types.fill(options, {"longest": 25, **recipe, "runs": options.folds})
 
 
 def train(fold, options, settings, folder):
     """Builds, compiles and fits the model of a fold. Returns it and its reader."""
-    seed_model((options.seed + settings["fold"] - 1) % 2**32)
-    pooling = settings["pooling"]
+    seed_model(options.seed + settings["fold"] - 1)
     batches, rate = fold.batches(options.seed), options.learning_rate
-    steps = options.epochs * batches.steps
+    steps, pooling = options.epochs * batches.steps, settings["pooling"]
     if options.encoder == "ngrams":
         classifier, reader = ngrams.build_model(fold, pooling)
         # Keras averages the loss over the classes; the rate is for their sum. Adam's equal steps
@@ -110,26 +108,23 @@ def main(argv=None):
     if options.data:
         documents, deciding = read(options.data), None
     else:
-        documents, deciding = letters.make(options.documents, options.seed)
+        documents, deciding = letters.make(LETTERS, options.seed)
     check_classes(options.data or "letters", documents, options.folds)
-    free = "documents", "pooling", "runs", "output"
-    settings = {name: value for name, value in vars(options).items() if name not in free}
-    data = fingerprint(json.dumps(documents).encode())
-    settings |= {"data": data, "backend": keras.backend.backend()}
+    settings = {name: value for name, value in vars(options).items() if name not in FREE}
+    settings |= {"documents": fingerprint(documents), "backend": keras.backend.backend()}
     output = own_folder(pathlib.Path(options.output))
     results = Results(output / "results.json", settings)
     task = Folds(documents, options.folds, options.longest, options.min_count)
     # All poolings of a fold come before the next fold, so that a part of them can be compared.
-    todo = itertools.product(range(1, options.runs + 1), dict.fromkeys(options.pooling))
-    todo = [(number, x) for number, x in todo if not results.find(pooling=x, fold=number)]
-    if not todo:
-        print(f"{output} holds all results already: delete it to train again")
+    folds = range(1, min(options.runs, options.folds) + 1)
     try:
-        for number, pooling in todo:
+        for number, pooling in itertools.product(folds, dict.fromkeys(options.pooling)):
+            names = {"pooling": pooling, "fold": number}
+            if results.find(**names):
+                continue
             print(f"\n{pooling}, fold {number} of {options.folds}", flush=True)
             evaluation.add_baselines(results, task, number, options.seed)
             fold, folder = task.split(number), output / pooling / f"fold-{number}"
-            names = {"pooling": pooling, "fold": number}
             trained = train(fold, options, {**settings, **names}, folder)
             entry, shown = evaluation.evaluate(*trained, fold, deciding)
             if number == 1:

@@ -25,10 +25,9 @@ class Document(NamedTuple):
 
 
 def read(path):
-    """Reads documents. Ends the program with the reason where that is impossible.
+    """Reads documents: a folder with a sub-folder for each class and a file for each document.
 
-    A folder has a sub-folder for each class, and a file in it for each document. A file has lines
-    like `{"text": "...", "label": "..."}`, or the columns `text` and `label` if it is a `.csv`.
+    Or a file: lines like `{"text": "...", "label": "..."}`, or a `.csv` with these columns.
     """
     path = pathlib.Path(path)
     if path.is_dir():
@@ -95,12 +94,7 @@ def _checked(path, place, entry):
 
 
 class Encoded:
-    """Documents as word ids.
-
-    Args:
-        ids: for each document its sentences, arrays of ids.
-        labels: the number of the class of each document.
-    """
+    """Documents as word ids: arrays for the sentences of each, and the numbers of their classes."""
 
     def __init__(self, ids, labels):
         self.ids, self.labels = ids, np.asarray(labels)
@@ -167,13 +161,8 @@ class Folds:
 
     A fold is a block of each class in the given order, so that documents about one thing, which
     often lie next to each other, are either learned or tested. Ten folds of the movie reviews,
-    sorted by file name, are the folds of their authors.
-
-    Args:
-        documents: a list of `Document`.
-        folds: the number of folds.
-        longest: the largest number of words in a sentence.
-        min_count: how often a word of the vocabulary must occur.
+    sorted by file name, are the folds of their authors. A word of the vocabulary occurs `min_count`
+    times.
     """
 
     def __init__(self, documents, folds, longest, min_count):

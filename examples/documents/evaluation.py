@@ -28,10 +28,9 @@ def predict(reader, data, chosen):
 
 
 def evaluate(classifier, reader, fold, deciding=None):
-    """Tests a model. Returns an entry of the results, and documents to show.
+    """Tests a model. Returns an entry of the results, and documents to show, of each class.
 
-    `deciding` holds the number of the sentence that decides each document, if that is known. Shown
-    are some documents of each class that are classified rightly, and some that are not.
+    `deciding` holds the number of the sentence that decides each document, if that is known.
     """
     found, labels = predict(reader, fold.data, fold.test), fold.data.labels[fold.test]
     right = np.argmax(found["probabilities"], axis=1) == labels
@@ -70,10 +69,7 @@ def add_baselines(results, task, number, seed):
 
 
 def report(results, options, documents):
-    """Prints the mean and the standard deviation over the finished folds.
-
-    The first line is for comparison: what always naming the largest class gets right.
-    """
+    """Prints the mean and the standard deviation over the finished folds."""
     found, counts = {}, collections.Counter(document.label for document in documents)
     [(label, count)] = counts.most_common(1)
     print(f"always {label}, % right: {100 * count / len(documents):.2f}")

@@ -38,20 +38,10 @@ class AverageHierarchy(HierarchicalAttention):
 def build_model(words, classes, pooling, encoder, embedding, units, dropout, word_dropout):
     """Builds the model that is trained, and a reader on the same layers that shows the weights.
 
-    Args:
-        words: the number of word ids; 0 is padding.
-        classes: the number of classes.
-        pooling: one of `POOLINGS`.
-        encoder: one of `ENCODERS` but "ngrams", which `ngrams.build_model` builds.
-        embedding: the width of a word.
-        units: the width of each direction of a GRU.
-        dropout: the share of the features of all words, and of the document, that are dropped.
-        word_dropout: the share of words that are dropped.
-
-    Returns:
-        `(model, reader)`. Both take word ids `(B, S, W)`. The model returns logits `(B, classes)`,
-        the reader a dictionary of `probabilities`, `word_weights` `(B, S, W)` and
-        `sentence_weights` `(B, S)`.
+    Both take word ids `(B, S, W)`, 0 for padding. The model returns logits `(B, classes)`, the
+    reader `probabilities`, `word_weights` `(B, S, W)` and `sentence_weights` `(B, S)`. `units` is
+    the width of each direction of a GRU; `dropout` drops features of all words and of the document,
+    `word_dropout` words.
     """
 
     def encode(name):

@@ -29,23 +29,9 @@ class NgramAttention(layers.Layer):
     count c of the n-gram in the document, w_i is `(1 + 2 p_i) / c`: an n-gram counts once, and up
     to three times as much at the end. The average has `1 / c` and no prior.
 
-    Sizes: B documents, S sentences, W words in each, C classes.
-
-    Args:
-        words: the number of word ids; 0 is padding, and the last one is the unknown word. Neither
-            is an n-gram.
-        pairs: the number of pairs.
-        classes: the number of classes.
-        pooling: "attention" or "average".
-
-    Call arguments:
-        ids: `(B, S, W)`.
-        gates: `(B, S, W)`, by which the weight of each word is multiplied. That of a pair is
-            multiplied by both.
-        return_attention_scores: whether to return the weights too.
-
-    Returns:
-        Margins `(B, C)`, with weights `(B, S, W)`. Half the weight of a pair belongs to each word.
+    Takes ids `(B, S, W)`, of which 0 is padding and the last one the unknown word; neither is an
+    n-gram. `gates` `(B, S, W)` multiply the weights of words, and both of a pair. Returns margins
+    `(B, C)` and the weights `(B, S, W)`; half the weight of a pair belongs to each word.
     """
 
     def __init__(self, words, pairs, classes, pooling="attention", **kwargs):
@@ -121,9 +107,7 @@ def probabilities(margins):
 
         p[c] = (1 + z[c]) / 2, at least almost 0, and divided by the sum over the classes
 
-    The margin with the least expected loss is `2 p - 1`.
-
-    Reference: Zhang (2004), https://doi.org/10.1214/aos/1079120130
+    The margin with the least expected loss is `2 p - 1` (Zhang, 2004).
     """
     shares = ops.maximum(1 + margins, 1e-6)
     return shares / ops.sum(shares, axis=-1, keepdims=True)
@@ -138,10 +122,7 @@ def places(ids):
 
 
 def build_model(fold, pooling):
-    """Builds a model of a `Fold`, with the scores of its training documents.
-
-    Returns the model that is trained, and a reader, as `model.build_model` does.
-    """
+    """Builds a model of a `Fold`, and a reader, as `model.build_model` does."""
     words, chosen = fold.vocabulary.size, fold.train
     codes = find_pairs(fold.data, chosen, words)
     ids = keras.Input((None, None), dtype="int32", name="ids")

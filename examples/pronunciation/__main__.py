@@ -14,13 +14,12 @@ https://github.com/sigmorphon/2021-task1. Five models decide together. Two of th
 the last letter to the first. The same command resumes an interrupted run.
 """
 
-import json
 import pathlib
 
 import keras
 
 from examples.common import arguments as types
-from examples.common.files import fingerprint, own_folder, write_text
+from examples.common.files import fingerprint, own_folder, write_json
 from examples.common.training import (
     COMPILED,
     VERBOSE,
@@ -84,9 +83,8 @@ def train(words, letters, phones, arguments, seed, backward):
     batches = pair_batches(ids["train"], arguments.batch_size, seed, steps)
     dev = pair_batches(ids["dev"], arguments.batch_size)
     settings = {name: x for name, x in vars(arguments).items() if name not in FREE}
-    # The letters too: the way in which words become letters may change.
-    known = json.dumps([words["train"], words["dev"], letters.names])
-    settings |= {"seed": seed, "backward": backward, "words": fingerprint(known.encode())}
+    known = fingerprint(words["train"], words["dev"], letters.names)
+    settings |= {"seed": seed, "backward": backward, "words": known}
     folder = f"checkpoint-{arguments.attention}{'-backward' * backward}-{seed}"
     resume = Resume(pathlib.Path(arguments.output) / folder, settings, batches)
 
@@ -136,7 +134,7 @@ def main(argv=None):
         "models": summaries,
         **scores,
     }
-    write_text(output / "summary.json", json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+    write_json(output / "summary.json", summary)
     report(summary, words["test"], found, output / "test.tsv")
     save(pronouncer, [word for word, _ in words["test"]], output)
 

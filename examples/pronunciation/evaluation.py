@@ -5,11 +5,7 @@ from examples.common.text import edit_distances
 
 
 def score(found, references):
-    """Both error rates of phones, in percent, as in SIGMORPHON 2021, task 1.
-
-    Args:
-        found, references: sequences of phones for the same words.
-    """
+    """Both error rates of phones, in percent, as in SIGMORPHON 2021, task 1."""
     pairs = list(zip(map(list, found), map(list, references), strict=True))
     edits = int(edit_distances(found, references).sum())
     return {

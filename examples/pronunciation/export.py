@@ -30,8 +30,7 @@ def save(pronouncer, words, output):
 def read_places(model, source, target):
     """The probability of each letter to be read for each phone, `(B, T, S)`.
 
-    The attention before a monotonic head also weighs letters that were passed. Only the state of
-    the head knows where the reader can be: its first tensor is the logarithm of the probabilities.
+    Before a monotonic head, it is the exponential of the first tensor of its state.
     """
     state, memory = model.start(source)
     places = []

@@ -15,13 +15,12 @@ the official evaluation. A run that was stopped or killed resumes when the same 
 again. Measured figures are in docs/results/questions.md.
 """
 
-import json
 import pathlib
 
 import keras
 
 from examples.common import arguments as options
-from examples.common.files import fingerprint, own_folder, write_text
+from examples.common.files import fingerprint, own_folder, write_json
 from examples.common.training import (
     VERBOSE,
     Resume,
@@ -118,12 +117,12 @@ def main(argv=None):
     given = data, test, watched, vocabulary.sizes, arguments
 
     answerer, answers, summary = train(arguments.flow, *given)
-    write_text(output / "predictions.json", json.dumps(answers, ensure_ascii=False) + "\n")
+    write_json(output / "predictions.json", answers)
     if not arguments.data and arguments.flow != "none":
         *_, baseline = train("none", *given)
         summary["without_attention"] = {name: baseline[name] for name in ("exact_match", "f1")}
     report(summary, sets[1], answers)
-    write_text(output / "summary.json", json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
+    write_json(output / "summary.json", summary)
     # Some questions that have an answer, to show and to compare with the saved model.
     shown = [e for e in sets[1] if answers[e.id] and e.question.strip()][:4]
     save(answerer, vocabulary, shown or sets[1][:4], output)

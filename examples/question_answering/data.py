@@ -81,15 +81,9 @@ class Texts:
 class Questions:
     """Encoded questions about encoded passages.
 
-    Args:
-        examples: a list of `squad.Example`.
-        vocabulary: a `Vocabulary`.
-        limits: the largest numbers of tokens in a passage and in a question. Pass them for
-            training: what nothing can be learned from is then left out.
-
-    Attributes:
-        kept: the numbers of the questions that are not left out. `left_out` counts the others.
-        spans: `(Q, 2)`, the first and the last token of the answer.
+    `kept` are the numbers of the questions that are not left out; with `limits`, the most tokens of
+    a passage and of a question in training, others are, and `left_out` counts them. `spans` are
+    `(Q, 2)`, the first and the last token of the answer.
     """
 
     def __init__(self, examples, vocabulary, limits=None):
@@ -156,9 +150,7 @@ class Questions:
 def prepare(sets, arguments):
     """Encodes examples to train on and to test on.
 
-    Returns:
-        `Questions` to train on and to test on, a dataset for the validation or None, and a
-        `Vocabulary`.
+    Returns `Questions` for both, a dataset for the validation or None, and a `Vocabulary`.
     """
     texts = dict.fromkeys(text for e in sets[0] for text in (e.passage, e.question))
     vocabulary = Vocabulary(texts, arguments.vocabulary)

@@ -37,9 +37,8 @@ def exact_match(prediction, answers):
 
 
 def f1(prediction, answers):
-    """The F1 of the words of a prediction and of a gold answer, the highest of all gold answers.
-
-    Without a word in common it is 0, even if both are empty, as in the published definition.
+    """The F1 of the words of a prediction and of a gold answer, the highest; 0 without a common
+    word.
     """
     scores = [0.0]
     for gold in answers:

@@ -39,20 +39,12 @@ class SpanSearch(layers.Layer):
 
 
 def build_model(sizes, units, flow, dropout, max_answer):
-    """Builds the model of the paper.
+    """Builds the model of the paper: one that is trained, and one on the same layers that answers.
 
-    Args:
-        sizes: the numbers of ids of words and of characters.
-        units: d in the paper. It is also the number of character filters, and the width of a word.
-        flow: one of `FLOWS`.
-        dropout: the dropout rate.
-        max_answer: the largest number of tokens in an answer.
-
-    Returns:
-        Two models on the same layers. Both take ids of the words and the characters of the
-        passage, then of the question. The first is trained and returns the logits of start and
-        end. The second answers and returns a dictionary of start, end, probability and the weights
-        of the attention.
+    Both take ids of the words and the characters of the passage, then of the question. The first
+    returns the logits of start and end, the second start, end, probability and the weights of the
+    attention. `sizes` are the numbers of ids of words and of characters, and `units` is d in the
+    paper: also the number of character filters, and the width of a word.
     """
     inputs = [
         keras.Input(shape, dtype="int32", name=f"{text}_{kind}")

@@ -69,8 +69,8 @@ def judge_listener(model, language, arguments, length):
 def judge_speaker(model, language, arguments, length, listener):
     """Error rates of what is said, and an example, as above.
 
-    "decoder" is the error that the decoder of the language finds, "listener" that of a trained
-    listener, and "listener, real" the listener's error for the sound of the language itself.
+    Those that the decoder of the language finds, and a listener, who also hears the language
+    itself.
     """
     texts, real = _corpus(language, length)
     said = speak(Speaker(model, arguments.most_steps * length), texts, language.letters)

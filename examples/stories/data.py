@@ -14,34 +14,33 @@ from examples.common.training import UNTUNED, pad
 from examples.stories import generator, reading
 
 GENERATED = {1: "one supporting fact", 2: "two supporting facts", 3: "three supporting facts"}
-# The smallest number of training questions. A tenth of them is for validation.
-FEWEST = 20
+QUESTIONS = 1000  # of a generated task, to train on and to test on
+FEWEST = 20  # training questions; a tenth of them is for validation
 
 
-def load_data(arguments):
+def load_data(options):
     """The chosen tasks: `{number: (name, training questions, test questions)}`."""
-    place, found, size = "the generated stories", {}, arguments.questions
-    if not arguments.data:
-        for number, name in GENERATED.items():
-            made = generator.make(2 * size, number, arguments.seed)
-            found[number] = name, made[:size], made[size:]
+    if options.data:
+        place = download() if options.data == "download" else options.data
+        tasks = reading.find_files(place, options.size)
     else:
-        place = download() if arguments.data == "download" else arguments.data
-        found = reading.find_files(place, arguments.size)
-    named = arguments.task not in (["all"], ["joint"])
-    numbers = dict.fromkeys(int(number) for number in arguments.task) if named else found
-    if set(numbers) - set(found):
-        there = ", ".join(map(str, found))
-        refuse(f"--task {' '.join(arguments.task)}", f"{place} has the tasks {there}")
-    if arguments.data:
-        for number in numbers:
-            name = found[number]["train"].name.split("_")[1].replace("-", " ")
-            found[number] = name, *(reading.read(found[number][x]) for x in ("train", "test"))
-    for number in numbers:
+        place, tasks = "the generated stories", GENERATED
+    numbers = tasks if options.task in (["all"], ["joint"]) else dict.fromkeys(options.task)
+    found = {}
+    for number in map(int, numbers):
+        if number not in tasks:
+            there = ", ".join(map(str, tasks))
+            refuse(f"--task {' '.join(options.task)}", f"{place} has the tasks {there}")
+        if options.data:
+            name = tasks[number]["train"].name.split("_")[1].replace("-", " ")
+            found[number] = name, *(reading.read(tasks[number][x]) for x in ("train", "test"))
+        else:
+            made = generator.make(2 * QUESTIONS, number, options.seed)
+            found[number] = tasks[number], made[:QUESTIONS], made[QUESTIONS:]
         if len(found[number][1]) < FEWEST:
             few = f"{len(found[number][1])} questions to train on, fewer than {FEWEST}"
             refuse(f"task {number}", few)
-    return {number: found[number] for number in numbers}
+    return found
 
 
 def download():
@@ -96,11 +95,7 @@ def noisy(stories, noise, rng):
 
 
 class Encoder:
-    """Turns stories into ids. The vocabulary comes from the training questions and answers.
-
-    Args:
-        questions: a list of `Question` to train on.
-    """
+    """Turns stories into ids. The vocabulary comes from the training questions and answers."""
 
     def __init__(self, questions):
         lines = {line for q in questions for line in (*q.story, q.text)}
@@ -133,18 +128,11 @@ def answer_key(answer):
 
 
 class Task:
-    """The data that one model is trained on and tested on: of one task, or of several.
+    """The data of one model, of one task or of several: what `load_data` returns for them.
 
-    Args:
-        name: "1" to "20", or "joint".
-        found: what `load_data` returns, for the tasks of this model.
-        memory: the largest number of sentences that are remembered.
-        noise: the number of empty sentences among them, as a fraction.
-
-    Attributes:
-        sizes: the number of word ids, the words of the longest sentence, and the memory.
-        train, valid: `Encoded`. test: one `Encoded` for each task, by its name.
-        asked: the test questions, likewise.
+    `sizes` are the number of word ids, the words of the longest sentence, and the sentences that
+    are remembered. `train` and `valid` are `Encoded`; `test` and `asked` have an entry for each
+    task.
     """
 
     def __init__(self, name, found, memory, noise):
@@ -169,8 +157,7 @@ class Task:
     def batches(self, batch, noise, seeds):
         """Endless batches for `fit`, with a new order and new noise in every epoch.
 
-        An epoch is made at once, because single batches of such small models take longer to make
-        than to train on.
+        An epoch is made at once: single batches take longer to make than to train on.
         """
         steps = len(self.train.answers) // batch
 

@@ -9,23 +9,13 @@ from keras_attention.plotting import Hops, plot_hops
 
 
 def best_of(entries):
-    """The model with the lowest training error, as in the paper, or None if all diverged.
-
-    Equal ones are compared by their loss.
-    """
+    """The model with the lowest training error, as in the paper, or None if all diverged."""
     finite = [entry for entry in entries if entry["train_loss"] is not None]
     return min(finite, key=lambda e: (e["train_error"], e["train_loss"]), default=None)
 
 
 def report(tasks, entries, hops, arguments):
-    """Prints a table of the test errors. Returns the best results of each `Task`.
-
-    Args:
-        tasks: a list of `Task`.
-        entries: for each of them the results of its models.
-        hops: their number of hops.
-        arguments: the parsed command line.
-    """
+    """Prints a table of the test errors. Returns the best of the results of each `Task`."""
     names, rows, chosen = {}, {}, [best_of(found) for found in entries]
     for task, found, best in zip(tasks, entries, chosen, strict=True):
         if best is None:

@@ -3,7 +3,6 @@
 import functools
 import math
 import os
-import time
 
 import joblib
 import keras
@@ -14,41 +13,25 @@ from examples.common.files import whole_file
 from examples.common.training import VERBOSE, seed_model
 from keras_attention import MemoryNetwork
 
-ENCODINGS = ("position", "own-length", "bag")
 CORES = joblib.cpu_count()
 # Only one process can use the GPU.
 ALONE = keras.backend.backend() != "tensorflow" or tf.config.list_physical_devices("GPU")
 JOBS = 1 if ALONE else min(CORES, 8)
 
 
-def build_model(sizes, hops, units, encoding="position", null_memories=True):
+def build_model(sizes, hops, units):
     """Builds the model that is trained, and a reader on the same layers that shows the weights.
 
-    Args:
-        sizes: the number of word ids, the words of the longest sentence, and the sentences that are
-            remembered.
-        hops: the number of hops.
-        units: the width of a memory.
-        encoding: one of `ENCODINGS`.
-        null_memories: whether to read the empty places of the memory, as zeros.
-
-    Returns:
-        `(model, reader)`. Both take word ids of a story `(B, N, W)` and a question `(B, W')`. The
-        model returns logits `(B, words)`, the reader a dictionary of `probabilities` and
-        `hop_weights` `(B, K, N)`.
+    Both take word ids of a story `(B, N, W)` and a question `(B, W')`. The model returns logits
+    `(B, words)`, the reader `probabilities` and `hop_weights` `(B, K, N)`. `Task` has the sizes.
     """
     words, length, memory = sizes
     story = keras.Input((None, None), dtype="int32", name="story")
     question = keras.Input((None,), dtype="int32", name="question")
-    network = MemoryNetwork(
-        words,
-        units,
-        hops,
-        position_encoding={"position": length, "own-length": True, "bag": False}[encoding],
-        memory_size=memory,
-        null_memories=null_memories,
-        name="network",
-    )
+    # As in the published code: the place of a word is that in the longest sentence, and the empty
+    # places of the memory are read too, as zeros.
+    options = {"position_encoding": length, "memory_size": memory, "null_memories": True}
+    network = MemoryNetwork(words, units, hops, **options, name="network")
     # One call for both models: Keras 3.15 accepts no second call with other outputs.
     logits, weights = network(story, question, return_attention_scores=True)
     probabilities = keras.layers.Softmax(name="probabilities")(logits)
@@ -56,15 +39,11 @@ def build_model(sizes, hops, units, encoding="position", null_memories=True):
     return keras.Model([story, question], logits), keras.Model([story, question], outputs)
 
 
-def model_options(settings):
-    return {name: settings[name] for name in ("units", "encoding", "null_memories")}
-
-
 @functools.lru_cache(maxsize=1)
-def compiled_model(sizes, hops, steps, **options):
+def compiled_model(sizes, hops, units, steps):
     """A compiled model, which later repeats use again: compiling takes as long as training."""
     seed_model(0)
-    model, _ = build_model(sizes, hops, **options)
+    model, _ = build_model(sizes, hops, units)
     optimizer = keras.optimizers.SGD(global_clipnorm=40.0)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum")
     model.compile(optimizer, loss, jit_compile=True, steps_per_execution=steps)
@@ -75,12 +54,11 @@ def fit_model(task, hops, repeat, settings):
     """Trains a model of a `Task` as in the paper. Returns it, and the number of linear epochs."""
     batch = min(settings["batch_size"], len(task.train.answers))
     steps = len(task.train.answers) // batch
-    options = model_options(settings)
-    model = compiled_model(task.sizes, hops, steps, **options)
+    model = compiled_model(task.sizes, hops, settings["units"], steps)
     # New weights, which depend on no earlier model.
     seed = (settings["seed"] * 1000 + repeat) % 2**32
     keras.utils.set_random_seed(seed)
-    model.set_weights(build_model(task.sizes, hops, **options)[0].get_weights())
+    model.set_weights(build_model(task.sizes, hops, settings["units"])[0].get_weights())
     network = model.get_layer("network")
     rate, epochs = settings["learning_rate"], settings["epochs"]
 
@@ -113,9 +91,7 @@ def fit_model(task, hops, repeat, settings):
 def answers(model, data, memory, size=500):
     """Answers an `Encoded`: the guessed words `(Q,)`, and the cross-entropy of each true answer.
 
-    The first id is padding and the last the unknown word, so neither is an answer. The
-    cross-entropy of an answer outside the vocabulary is NaN. Not compiled, because the sizes
-    differ.
+    The first id is padding and the last the unknown word, so neither is an answer. NaN: unknown.
     """
     logits = []
     for start in range(0, len(data.answers), size):
@@ -129,7 +105,6 @@ def answers(model, data, memory, size=500):
 
 def train(task, hops, repeat, settings, path):
     """Trains one model, and writes its weights. Returns its results."""
-    start = time.perf_counter()
     model, linear_epochs = fit_model(task, hops, repeat, settings)
     found = {"": task.train, "valid": task.valid, **task.test}
     found = {name: (answers(model, x, task.sizes[2]), x.answers) for name, x in found.items()}
@@ -143,7 +118,6 @@ def train(task, hops, repeat, settings, path):
         "valid_error": errors.pop("valid"),
         "test_errors": errors,
         "linear_epochs": linear_epochs,
-        "seconds": time.perf_counter() - start,
     }
 
 

@@ -21,14 +21,13 @@ trains on a corpus that is larger than memory. An epoch is --save-every steps.
 """
 
 import argparse
-import json
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from examples.common.arguments import check_extras, command_line, members, run
-from examples.common.files import fingerprint, own_folder, write_text
+from examples.common.files import fingerprint, own_folder, write_json, write_text
 from examples.common.training import (
     VERBOSE,
     Resume,
@@ -54,7 +53,7 @@ def train(seed, backward, texts, subwords, options):
     valid = pair_batches(pairs, options.batch_size).dataset()
     folder, settings = settings_of(seed, backward, options)
     # The best weights depend on the validation data too.
-    settings |= {"data": digest, "validation data": fingerprint(json.dumps(pairs).encode())}
+    settings |= {"data": digest, "validation data": fingerprint(pairs)}
     resume = Resume(folder, settings, batches)
     print(f"\nattention: {options.attention}, {direction(backward)}, seed {seed}", flush=True)
 
@@ -90,10 +89,7 @@ def train(seed, backward, texts, subwords, options):
 
 
 def train_all(texts, subwords, options):
-    """Trains the models and translates the test set.
-
-    Returns the model or the ensemble, the options of its search, the translations and a summary.
-    """
+    """Trains the models: the model or ensemble, options of its search, translations, a summary."""
     models, summaries = zip(
         *(train(*member, texts, subwords, options) for member in members(options)), strict=True
     )
@@ -130,7 +126,7 @@ def main(argv=None):
         without = argparse.Namespace(**{**vars(options), **changes})
         summary["exact_without_attention"] = train_all(texts, subwords, without)[-1]["exact"]
     write_text(options.output / "translations.txt", "\n".join(translations) + "\n")
-    write_text(options.output / "summary.json", json.dumps(summary, indent=1) + "\n")
+    write_json(options.output / "summary.json", summary)
     report(summary, texts["test"], translations)
     save(model, subwords, texts["test"][0][:4], search, options)
 

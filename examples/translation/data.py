@@ -6,7 +6,6 @@ import itertools
 import tensorflow as tf
 
 from examples.common import dates
-from examples.common.arguments import silently
 from examples.common.files import NUL, refuse
 
 PAD, UNKNOWN, START, END = range(4)
@@ -25,10 +24,7 @@ def load_data(options):
 
 
 def read_pairs(paths, keep_empty=False):
-    """Yields the pairs of lines of two text files, whose line n is a translation of line n.
-
-    Without `keep_empty`, pairs with an empty line are left out.
-    """
+    """Yields the pairs of lines of two text files, whose line n is a translation of line n."""
     kept = left_out = 0
     for pair in itertools.zip_longest(*map(_read_lines, paths)):
         if None in pair:
@@ -100,10 +96,9 @@ def make_tokenizers(subwords):
     """Makes the tokenizers of source and target from their two SentencePiece models."""
     import tensorflow_text
 
-    # In a SavedModel two tokenizers without names of their own would share one vocabulary. Each
-    # logs that it normalises nothing, and has no option for the level of its log.
+    # In a SavedModel two tokenizers without names of their own would share one vocabulary.
     return [
-        silently(tensorflow_text.SentencepieceTokenizer, model, add_eos=True, name=name)
+        tensorflow_text.SentencepieceTokenizer(model, add_eos=True, name=name)
         for model, name in zip(subwords, ("source", "target"), strict=True)
     ]
 

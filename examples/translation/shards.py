@@ -8,7 +8,6 @@ shards are ArrayRecord files, in which Grain reads any pair without those before
 """
 
 import functools
-import json
 import pathlib
 
 from examples.common.arguments import check_extras, count, make_parser, run
@@ -55,7 +54,7 @@ class Shards:
             raise SystemExit(
                 f"--shards {directory}: no folder of shards ({error}). {make}."
             ) from None
-        self.digest = fingerprint(json.dumps([path.stat().st_size for path in paths]).encode())
+        self.digest = fingerprint([path.stat().st_size for path in paths])
 
     def sample(self, most, seed):
         """Reads at most `most` random pairs, as two lists of strings."""
@@ -100,16 +99,13 @@ class Stream(Batches):
 
 
 def training_batches(train, tokenizers, seed, backward, options):
-    """Batches of `Shards`, or of two lists of texts.
-
-    Returns the batches, a digest of the data, and the most tokens of a target.
-    """
+    """Batches of `Shards` or of texts, a digest of the data, and the most tokens of a target."""
     size, limit = options.batch_size, options.max_tokens
     if isinstance(train, Shards):
         read = train.batches(tokenizers, size, limit, seed, backward)
         return Stream(read, options.save_every), train.digest, limit
     pairs = drop_long(encode(tokenizers, train, backward), limit)
-    digest = fingerprint(json.dumps(pairs).encode())
+    digest = fingerprint(pairs)
     return pair_batches(pairs, size, seed), digest, max(len(target) for _, target in pairs)
 
 
