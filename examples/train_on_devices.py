@@ -46,14 +46,9 @@ def make_dates():
     rng = np.random.default_rng(0)
     days = rng.choice(73_000, STEPS * BATCH_SIZE, replace=False)
     dates = [datetime.date(1900, 1, 1) + datetime.timedelta(int(day)) for day in days]
-    texts = [date.strftime(rng.choice(FORMATS)) for date in dates]
-    # Batches of one shape.
-    return encode(texts, 30), encode([date.isoformat() + "$" for date in dates], 11)
-
-
-def encode(texts, length):
-    ids = [[CHARACTERS.index(character) + 1 for character in text] for text in texts]
-    return keras.utils.pad_sequences(ids, length, padding="post")
+    sides = [x.strftime(rng.choice(FORMATS)) for x in dates], [f"{x}$" for x in dates]
+    ids = [[[CHARACTERS.index(x) + 1 for x in text] for text in side] for side in sides]
+    return [keras.utils.pad_sequences(x, padding="post") for x in ids]
 
 
 def make_distribution(split, processes):
@@ -103,14 +98,10 @@ class Checkpoint(keras.callbacks.Callback):
         return int(model.optimizer.iterations.numpy()) // STEPS
 
     def on_epoch_end(self, epoch, logs=None):
-        distribution, temporary = (
-            keras.distribution.distribution(),
-            self.path.with_stem("tmp.weights"),
-        )
-        # Saving makes a variable, which must not be one of all processes.
-        keras.distribution.set_distribution(None)
-        self.model.save_weights(temporary)
-        temporary.replace(self.path)
+        distribution = keras.distribution.distribution()
+        keras.distribution.set_distribution(None)  # saving makes a variable of this process
+        self.model.save_weights(self.path.with_stem("tmp.weights"))
+        self.path.with_stem("tmp.weights").replace(self.path)
         keras.distribution.set_distribution(distribution)
 
 

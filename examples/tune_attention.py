@@ -36,20 +36,15 @@ FOLDER = pathlib.Path("output/tune_attention")
 argparse.ArgumentParser(usage=__doc__).parse_known_args()
 
 
-def encode(texts, length):
-    ids = [[CHARACTERS.index(character) + 1 for character in text] for text in texts]
-    return keras.utils.pad_sequences(ids, length, padding="post")  # 0 is padding
-
-
 def make_dates():
     """Ids of written dates and of their ISO form, for training, validation and test."""
     rng = np.random.default_rng(SEED)
     days = rng.choice(73_000, sum(SIZES), replace=False)  # no day is in two sets
     dates = [datetime.date(1900, 1, 1) + datetime.timedelta(int(day)) for day in days]
-    source = encode([date.strftime(rng.choice(FORMATS)) for date in dates], 30)
-    target = encode([date.isoformat() + "$" for date in dates], 11)
-    ends = np.cumsum(SIZES)[:-1]
-    return zip(np.split(source, ends), np.split(target, ends), strict=True)
+    sides = [x.strftime(rng.choice(FORMATS)) for x in dates], [f"{x}$" for x in dates]
+    ids = [[[CHARACTERS.index(x) + 1 for x in text] for text in side] for side in sides]
+    sides = [keras.utils.pad_sequences(x, padding="post") for x in ids]  # 0 is padding
+    return zip(*(np.split(side, np.cumsum(SIZES)[:-1]) for side in sides), strict=True)
 
 
 def whole_dates(target, logits):

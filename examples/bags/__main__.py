@@ -23,7 +23,7 @@ import numpy as np
 from examples.bags import data, evaluation
 from examples.bags.model import POOLINGS, build_model, restart
 from examples.common import arguments as types
-from examples.common.files import Results, fingerprint, make_folder, own_folder
+from examples.common.files import Results, check_classes, fingerprint, make_folder, own_folder
 from examples.common.training import reseed, warmup_cosine
 
 TRAIN, TEST = 200, 500  # bags of digits
@@ -38,28 +38,17 @@ def parse(argv):
     add("--data", metavar="FILE.csv", help="your bags (default: digits)")
     add("--pooling", nargs="+", choices=POOLINGS, default=list(POOLINGS), help="(all)")
     add("--folds", type=types.between(int, 2), default=10, help="(%(default)s)")
-    add(
-        "--repeats",
-        type=types.count,
-        default=1,
-        help="of all folds, in another order (%(default)s)",
-    )
-    add("--seed", type=types.seed, default=1, help="of all random numbers (%(default)s)")
-    add("--output", default="output/bags", help="folder for the results (%(default)s)")
-    group = parser.add_argument_group("training")
-    add = group.add_argument
+    text = "of all folds, in another order (%(default)s)"
+    add("--repeats", type=types.count, default=1, help=text)
     text = f"batches of a training (%(default)s); rounded up to a multiple of {EPOCHS}"
     add("--steps", type=types.count, default=500, help=text)
     add("--learning-rate", type=types.number, default=0.003, help="the highest (%(default)s)")
-    add(
-        "--hidden",
-        nargs="*",
-        type=types.count,
-        default=[64],
-        help="widths before the pooling (%(default)s)",
-    )
+    text = "widths before the pooling (%(default)s)"
+    add("--hidden", nargs="*", type=types.count, default=[64], help=text)
     add("--drop-instances", type=types.share, help="share hidden in training (digits 0.3, else 0)")
     add("--members", type=types.count, default=5, help="networks that vote (%(default)s)")
+    add("--seed", type=types.seed, default=1, help="of all random numbers (%(default)s)")
+    add("--output", default="output/bags", help="folder for the results (%(default)s)")
     options = parser.parse_args(argv)
     if options.data == "":
         parser.error("--data needs a path")
@@ -96,7 +85,8 @@ def main(argv=None):
         bags, source = data.read(options.data), options.data
     else:
         bags, source = data.make_digits(TRAIN, TEST, options.seed), "digits"
-    data.check_classes(source, bags, options.folds)
+    labels = [bags.classes[n] for n in bags.labels]
+    check_classes(source, labels, options.folds, "bags")
     parts = [({"repeat": 1, "fold": 1}, *np.split(np.arange(TRAIN + TEST), [TRAIN]))]
     if options.data:
         parts = data.parts(bags, options.folds, options.repeats, options.seed)

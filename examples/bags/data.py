@@ -120,8 +120,7 @@ def _columns(place, header):
     """The numbers of the columns of bags and labels."""
     names, columns = [name.lower() for name in header], []
     if "" in names:  # the index that pandas writes
-        remedy = "With pandas, call to_csv(path, index=False)"
-        refuse(place, f"column {names.index('') + 1} has no name. {remedy}")
+        refuse(place, f"column {names.index('') + 1} has no name")
     for wanted in (ID_COLUMNS, ("label",)):
         found = [n for n, name in enumerate(names) if name in wanted]
         if len(found) != 1:
@@ -156,22 +155,6 @@ def make_digits(train, test, seed):
     classes = ["without a 9", "with a 9"]
     instances, truth = images[rows].astype("float32"), digits[rows] == 9
     return Bags(instances, sizes, labels, classes, names, truth=truth)
-
-
-def check_classes(source, bags, folds):
-    """Prints the size of each class. Ends the program where one is smaller than the folds."""
-    counts = np.bincount(bags.labels)
-    listed = ", ".join(f"{n} {name}" for n, name in zip(counts, bags.classes, strict=True))
-    print(
-        f"{source}: {len(bags.sizes)} bags ({listed}) of {bags.sizes.min()} to {bags.sizes.max()} "
-        f"instances with {bags.instances.shape[1]} features"
-    )
-    if len(counts) < 2:
-        refuse(source, f"all bags are of the class {bags.classes[0]!r}; at least two are needed")
-    if counts.min() < folds:
-        small = bags.classes[counts.argmin()]
-        few = f"has {counts.min()} bags, fewer than the {folds} folds"
-        refuse(source, f"the class {small!r} {few}. Give fewer --folds, at least 2, or more bags")
 
 
 def parts(bags, folds, repeats, seed):

@@ -13,7 +13,7 @@ from sklearn.svm import SVC
 from examples.bags.model import with_scaling
 from examples.common import reasons
 from examples.common.files import save_figure
-from examples.common.saving import write_model
+from examples.common.training import write_model
 from keras_attention.faithfulness import gradient_times_input
 from keras_attention.plotting import plot_bag
 
@@ -26,7 +26,6 @@ BASELINES = {
         random_state=seed,
     ),
 }
-ROOM = 54  # letters for the features of an instance in the picture
 
 
 def predict(reader, bags, chosen):
@@ -58,10 +57,8 @@ def evaluate(reader, bags, chosen):
 def judged(predicted, scores, bags, chosen):
     """An entry: the share that is right and, of two classes, the scores of the second one."""
     entry = {"accuracy": 100 * float(np.mean(predicted == bags.labels[chosen]))}
-    if len(bags.classes) == 2:
-        entry["scores"] = np.ravel(scores).tolist()
-        entry["labels"] = bags.labels[chosen].tolist()
-    return entry
+    both = {"scores": np.ravel(scores).tolist(), "labels": bags.labels[chosen].tolist()}
+    return entry | both if len(bags.classes) == 2 else entry
 
 
 def gradients(reader, given, classes=slice(None)):
@@ -176,11 +173,6 @@ def draw(bags, scaled, bag, weights, matter):
 
 
 def far(names, row, scaled):
-    """The features of an instance that differ most from the mean, in deviations, as text."""
-    text = ""
-    for n in np.argsort(-np.abs(scaled), kind="stable"):
-        longer = f"{text}{', ' * bool(text)}{names[n]} {row[n]:.3g}"
-        if text and len(longer) > ROOM:
-            break
-        text = longer
-    return text
+    """The three features of an instance that differ most from the mean, in deviations, as text."""
+    chosen = np.argsort(-np.abs(scaled), kind="stable")[:3]
+    return ", ".join(f"{names[n]} {row[n]:.3g}" for n in chosen)

@@ -1,5 +1,6 @@
 """Files and folders that are written completely or not at all, and the settings of a run."""
 
+import collections
 import contextlib
 import csv
 import hashlib
@@ -76,6 +77,19 @@ def read_table(path):
     except csv.Error as error:
         remedy = 'Close it, and write "" for a quote inside a quoted cell'
         refuse(f"{path}, line {line}", f"a quote is in the wrong place ({error}). {remedy}")
+
+
+def check_classes(source, labels, folds, unit):
+    """Prints the size of each class. Ends the program where one is smaller than the folds."""
+    counts = collections.Counter(labels)
+    listed = ", ".join(f"{count:,} {label}" for label, count in sorted(counts.items()))
+    print(f"{source}: {counts.total():,} {unit} ({listed})")
+    small = min(counts, key=counts.get)
+    if len(counts) < 2:
+        refuse(source, f"all {unit} are of the class {small!r}; at least two are needed")
+    if counts[small] < folds:
+        few = f"has {counts[small]} {unit}, fewer than the {folds} folds"
+        refuse(source, f"the class {small!r} {few}. Give fewer --folds, or more {unit}")
 
 
 @contextlib.contextmanager

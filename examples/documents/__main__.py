@@ -10,11 +10,11 @@ picture that show what was read, and a `.keras` file.
     python -m examples.documents --data PATH --pooling attention average
 
 does the same on your documents by cross-validation, beside linear models of the same words. PATH is
-a folder with a sub-folder for each class and a file for each document, or a file: a .csv with the
-columns text and label, or lines like {"text": "...", "label": "..."}. The attention reads words and
-word pairs and learns in seconds; with `--encoder gru` it is the paper's hierarchy. The same command
-resumes a run that was stopped or killed. The files come from the first fold. If the words with the
-largest weights matter no more than random words, there is no picture, and the command says so.
+a folder with a sub-folder for each class and a file for each document, or a .csv with the columns
+text and label. The attention reads words and word pairs and learns in seconds; with `--encoder gru`
+it is the paper's hierarchy. The same command resumes a run that was stopped or killed. The files
+come from the first fold. If the words with the largest weights matter no more than random words,
+there is no picture, and the command says so.
 """
 
 import itertools
@@ -24,10 +24,10 @@ import shutil
 import keras
 
 from examples.common import arguments as types
-from examples.common.files import Results, fingerprint, own_folder
+from examples.common.files import Results, check_classes, fingerprint, own_folder
 from examples.common.training import VERBOSE, Resume, seed_model, warmup_cosine
 from examples.documents import evaluation, letters, model, ngrams
-from examples.documents.data import Folds, check_classes, read
+from examples.documents.data import Folds, read
 
 LETTERS = 5000
 # Defaults. In letters, an encoder of sentences would blur which sentence decides.
@@ -109,7 +109,8 @@ def main(argv=None):
         documents, deciding = read(options.data), None
     else:
         documents, deciding = letters.make(LETTERS, options.seed)
-    check_classes(options.data or "letters", documents, options.folds)
+    labels = [document.label for document in documents]
+    check_classes(options.data or "letters", labels, options.folds, "documents")
     settings = {name: value for name, value in vars(options).items() if name not in FREE}
     settings |= {"documents": fingerprint(documents), "backend": keras.backend.backend()}
     output = own_folder(pathlib.Path(options.output))

@@ -1,8 +1,6 @@
 """Documents with labels: read from files, as word ids in batches, and in folds."""
 
-import json
 import pathlib
-import re
 from collections import Counter
 from typing import NamedTuple
 
@@ -25,49 +23,19 @@ class Document(NamedTuple):
 
 
 def read(path):
-    """Reads documents: a folder with a sub-folder for each class and a file for each document.
-
-    Or a file: lines like `{"text": "...", "label": "..."}`, or a `.csv` with these columns.
-    """
+    """Reads a folder with a sub-folder for each class, or a `.csv` with columns text and label."""
     path = pathlib.Path(path)
-    if path.is_dir():
-        documents = _read_folder(path)
-    elif path.is_file():
-        kind = _read_table if path.suffix.lower() == ".csv" else _read_lines
-        documents = [Document(*x) for x in kind(path)]
+    if path.is_file():
+        documents = [*_read_table(path)]
     else:
-        refuse(
-            path,
-            "not there. Give a folder with a sub-folder for each class and a file for each "
-            'document, or a file with lines like {"text": "...", "label": "..."}',
-        )
-    for name, text, label in documents:
-        bad = re.search("[\0\ud800-\udfff]", text + label)
-        if bad:
-            refuse(f"{path}, {name}", f"holds {bad[0]!a}, which no text holds")
+        files = [p for p in sorted(path.glob("*/*")) if p.is_file()]
+        files = [p for p in files if not (p.parent.name[0] == "." or p.name[0] == ".")]
+        name = "{0.parent.name}/{0.name}".format
+        documents = [Document(name(p), read_text(p), p.parent.name) for p in files]
     if not documents:
-        refuse(path, "holds no document")
+        wanted = "a folder with a sub-folder for each class, and a file in it for each document"
+        refuse(path, f"holds no document. Give {wanted}, or a .csv with the columns text and label")
     return documents
-
-
-def _read_folder(path):
-    files = [p for p in sorted(path.glob("*/*")) if p.is_file()]
-    files = [p for p in files if not (p.parent.name[0] == "." or p.name[0] == ".")]
-    if not files:
-        refuse(path, f"has no sub-folder with files, such as {path / 'pos' / '1.txt'}")
-    return [Document(f"{p.parent.name}/{p.name}", read_text(p), p.parent.name) for p in files]
-
-
-def _read_lines(path):
-    for number, line in enumerate(read_text(path).split("\n"), 1):
-        if line.strip():
-            try:
-                entry = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                remedy = "Tables need the ending .csv, and commas between the cells"
-                refuse(f"{path}, line {number}", f"not JSON ({error}). {remedy}")
-            place, entry = f"line {number}", entry if isinstance(entry, dict) else {}
-            yield place, *_checked(path, place, entry)
 
 
 def _read_table(path):
@@ -77,20 +45,13 @@ def _read_table(path):
         wanted = "the columns `text` and `label` once, with a comma between"
         refuse(f"{path}, line {line}", f"expected {wanted}; found {names}")
     for number, (line, cells) in enumerate(table, 1):
-        if len(cells) > len(names):
-            more = f"has more cells than the {len(names)} columns. Quote texts that hold commas"
-            refuse(f"{path}, line {line}", more)
-        entry = dict(zip(names, cells, strict=False))
-        yield f"row {number}", *_checked(path, f"line {line}", entry)
-
-
-def _checked(path, place, entry):
-    text, label = entry.get("text"), entry.get("label")
-    # Python regards True and False as integers.
-    if not isinstance(text, str) or type(label) not in (str, int) or not str(label).strip():
-        wanted = "a string `text` and a `label`, a string or an integer"
-        refuse(f"{path}, {place}", f"expected {wanted}; found {str(entry)[:80]}")
-    return text, str(label).strip()
+        if len(cells) != len(names):
+            cure = "Quote texts that hold commas"
+            refuse(f"{path}, line {line}", f"has {len(cells)} cells, not {len(names)}. {cure}")
+        entry = dict(zip(names, cells, strict=True))
+        if not entry["label"].strip():
+            refuse(f"{path}, line {line}", "`label` is empty")
+        yield Document(f"row {number}", entry["text"], entry["label"].strip())
 
 
 class Encoded:
@@ -113,20 +74,6 @@ class Encoded:
     def batches(self, chosen, order=None):
         """Splits documents into batches of similar sizes, shuffled by a NumPy generator."""
         return [chosen[x] for x in bucketed(self.sizes[chosen], BATCH, order, CELLS)]
-
-
-def check_classes(source, documents, folds):
-    """Prints the size of each class. Ends the program where one is smaller than the folds."""
-    counts = Counter(document.label for document in documents)
-    listed = ", ".join(f"{count:,} {label}" for label, count in sorted(counts.items()))
-    print(f"{source}: {len(documents):,} documents ({listed})")
-    small = min(counts, key=counts.get)
-    if len(counts) < 2:
-        refuse(source, f"all documents are of the class {small!r}; at least two are needed")
-    if counts[small] < folds:
-        few = f"has {counts[small]} documents, fewer than the {folds} folds"
-        remedy = "Give fewer --folds, at least 2, or more documents"
-        refuse(source, f"the class {small!r} {few}. {remedy}")
 
 
 def encode(text, vocabulary, longest):

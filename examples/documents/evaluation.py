@@ -7,8 +7,8 @@ from keras import ops
 
 from examples.common import reasons
 from examples.common.files import remove, save_figure, write_text
-from examples.common.saving import write_model
 from examples.common.text import split_sentences
+from examples.common.training import write_model
 from examples.documents import ngrams
 from keras_attention.faithfulness import gradient_times_input
 from keras_attention.plotting import Document, document_page, plot_document

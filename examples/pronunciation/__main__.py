@@ -1,17 +1,13 @@
 """Letters to phones (Wu and Cotterell, 2019; the shared task of SIGMORPHON 2021).
 
-    python -m examples.pronunciation
-
-learns an invented spelling in two minutes on two cores. Its attention is hard and monotonic: each
-phone is read from one letter, left to right. At least 97% of 1,000 unseen words come out right. The
-command writes pictures of the letters that each phone was read from, and a `.keras` file.
-
     python -m examples.pronunciation --data DIR --language dut --ensemble 5 --backward 2
 
-does the same for the files `dut_train.tsv`, `dut_dev.tsv` and `dut_test.tsv` in DIR or below it,
-whose lines are a word, a tab, and phones with spaces between them, as in the shared task,
-https://github.com/sigmorphon/2021-task1. Five models decide together. Two of them pronounce from
-the last letter to the first. The same command resumes an interrupted run.
+learns the files `dut_train.tsv`, `dut_dev.tsv` and `dut_test.tsv` in DIR or below it, whose lines
+are a word, a tab, and phones with spaces between them, as in the shared task,
+https://github.com/sigmorphon/2021-task1. Its attention is hard and monotonic: each phone is read
+from one letter, left to right. Five models decide together. Two of them pronounce from the last
+letter to the first. The command writes pictures of the letters that each phone was read from, and a
+`.keras` file. The same command resumes an interrupted run.
 """
 
 import pathlib
@@ -30,8 +26,7 @@ from examples.common.training import (
     warmup_cosine,
 )
 from examples.pronunciation import data
-from examples.pronunciation.evaluation import judge, report
-from examples.pronunciation.export import save
+from examples.pronunciation.evaluation import judge, report, save
 from examples.pronunciation.model import ATTENTIONS, Pronouncer, build_model
 
 EPOCH = 250  # steps, after which the dev loss is printed and the state is saved
@@ -42,37 +37,32 @@ FREE = ("data", "output", "ensemble", "backward", "beam", "seed")
 def parse(argv=None):
     parser = types.make_parser("pronunciation", __doc__)
     add = parser.add_argument
-    add("--data", metavar="DIR", help="folder of LANGUAGE_{train,dev,test}.tsv")
-    add("--language", metavar="NAME", help="how the names of its files begin")
+    add("--data", metavar="DIR", required=True, help="folder of LANGUAGE_{train,dev,test}.tsv")
+    add("--language", metavar="NAME", required=True, help="how the names of its files begin")
     add("--attention", choices=ATTENTIONS, default="hard-monotonic")
     types.add_directions(parser)
     add("--beam", type=types.count, default=5, metavar="N", help="width of the search (default: 5)")
-    text = "of the decoder, and of each direction of the encoder (default: 128; invented: 64)"
-    add("--units", type=types.count, help=text)
+    text = "of the decoder, and of each direction of the encoder (default: 128)"
+    add("--units", type=types.count, default=128, help=text)
     add("--layers", type=types.count, default=1, help="of the encoder (default: 1)")
-    text = "default: 0.3, or 0.5 with fewer than 4,000 words to train on; invented: 0.1"
+    text = "default: 0.3, or 0.5 with fewer than 4,000 words to train on"
     add("--dropout", type=types.share, help=text)
-    text = "of training (default: 20 passes through the words, at least 2,000; invented: 1,000)"
+    text = "of training (default: 20 passes through the words, at least 2,000)"
     add("--steps", type=types.count, help=text)
     add("--batch-size", type=types.count, default=32, help="words of a step (default: 32)")
     add("--learning-rate", type=types.number, default=2e-3, help="highest; default: 0.002")
     add("--seed", type=types.seed, default=1)
     add("--output", default="output/pronunciation", help="folder for the results")
     arguments = parser.parse_args(argv)
-    if bool(arguments.data) != bool(arguments.language):
-        parser.error("--data and --language belong together: give both or none")
     types.check_directions(parser, arguments)
     return arguments
 
 
 def choose(arguments, words):
     """Sets options that were not given, by the number of words to train on."""
-    recipe = {"units": 64, "embedding": 48, "dropout": 0.1, "steps": 1_000}
-    if arguments.data:
-        steps = max(2_000, 20 * -(-words // arguments.batch_size))
-        dropout = 0.3 if words >= 4_000 else 0.5
-        recipe = {"units": 128, "embedding": 96, "dropout": dropout, "steps": steps}
-    return types.fill(arguments, recipe)
+    steps = max(2_000, 20 * -(-words // arguments.batch_size))
+    dropout = 0.3 if words >= 4_000 else 0.5
+    return types.fill(arguments, {"embedding": 96, "dropout": dropout, "steps": steps})
 
 
 def train(words, letters, phones, arguments, seed, backward):
@@ -110,7 +100,7 @@ def train(words, letters, phones, arguments, seed, backward):
 def main(argv=None):
     arguments = parse(argv)
     types.check_extras("matplotlib")
-    words = data.load(arguments.data, arguments.language, arguments.seed)
+    words = data.load(arguments.data, arguments.language)
     choose(arguments, len(words["train"]))
     output = own_folder(pathlib.Path(arguments.output))
     letters, phones = data.find_symbols(words["train"])
@@ -127,7 +117,7 @@ def main(argv=None):
         found, scores = judge(pronouncer, words)
     summary = {
         "attention": arguments.attention,
-        "language": arguments.language or "invented",
+        "language": arguments.language,
         "command": types.command_line("pronunciation"),
         "keras": keras.__version__,
         "parameters": sum(model.count_params() for model, _ in models),

@@ -21,13 +21,7 @@ import keras
 
 from examples.common import arguments as options
 from examples.common.files import fingerprint, own_folder, write_json
-from examples.common.training import (
-    VERBOSE,
-    Resume,
-    moving_average,
-    seed_model,
-    warmup_cosine,
-)
+from examples.common.training import VERBOSE, Resume, moving_average, seed_model, warmup_cosine
 from examples.question_answering.data import load_data, prepare
 from examples.question_answering.evaluation import answer, report, save, score
 from examples.question_answering.model import FLOWS, build_model
@@ -63,7 +57,7 @@ def parse(argv):
     return options.fill(arguments, {"learning_rate": 0.002, **defaults})
 
 
-def train(flow, data, test, watched, sizes, arguments):
+def train(flow, data, test, sizes, arguments):
     """Trains one model and answers the test set: the model, its answers, a summary."""
     size = min(arguments.batch_size, len(data.kept))
     steps = arguments.steps or 12 * (len(data.kept) // size)
@@ -89,9 +83,8 @@ def train(flow, data, test, watched, sizes, arguments):
         batches.dataset(),
         epochs=epochs,
         initial_epoch=resume.restore(model),
-        validation_data=watched,
         shuffle=False,
-        callbacks=[keras.callbacks.SwapEMAWeights(), *resume.callbacks()],
+        callbacks=resume.callbacks(),
         verbose=VERBOSE,
     )
     answers = answer(answerer, test)
@@ -112,9 +105,9 @@ def main(argv=None):
     arguments = parse(argv)
     options.check_extras("regex", "matplotlib")
     sets = load_data(arguments)
-    data, test, watched, vocabulary = prepare(sets, arguments)
+    data, test, vocabulary = prepare(sets, arguments)
     output = own_folder(pathlib.Path(arguments.output)) / arguments.flow
-    given = data, test, watched, vocabulary.sizes, arguments
+    given = data, test, vocabulary.sizes, arguments
 
     answerer, answers, summary = train(arguments.flow, *given)
     write_json(output / "predictions.json", answers)

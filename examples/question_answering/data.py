@@ -137,21 +137,13 @@ class Questions:
 
         return Batches(split, self._read, seed, steps, size)
 
-    def ordered(self, size):
-        """A dataset for the validation by `fit`, always in the same order; None if it is empty."""
-        batches = Batches(lambda order: self.split(size), self._read, seed=0)
-        return batches.dataset() if batches.steps else None
-
     def _read(self, rows):
         start, end = self.spans[rows].T
         return tuple(self.inputs(rows)), {"start": start, "end": end}
 
 
 def prepare(sets, arguments):
-    """Encodes examples to train on and to test on.
-
-    Returns `Questions` for both, a dataset for the validation or None, and a `Vocabulary`.
-    """
+    """Encodes examples to train on and to test on: `Questions` for both, and a `Vocabulary`."""
     texts = dict.fromkeys(text for e in sets[0] for text in (e.passage, e.question))
     vocabulary = Vocabulary(texts, arguments.vocabulary)
     limits = arguments.max_passage, arguments.max_question
@@ -160,13 +152,7 @@ def prepare(sets, arguments):
     if not len(data.kept):
         raise SystemExit(f"{counts}. Nothing was written.")
     print(f"{counts}; {len(sets[1]):,} to test on", flush=True)
-    watched = None
-    if arguments.data:
-        # Their loss only shows the progress; no choice depends on it.
-        rows = np.random.default_rng(0).permutation(len(sets[1]))
-        useful = [sets[1][n] for n in rows if not squad.why_useless(sets[1][n])]
-        watched = Questions(useful[:300], vocabulary, limits).ordered(60) if useful else None
-    return data, test, watched, vocabulary
+    return data, test, vocabulary
 
 
 def describe(left_out):

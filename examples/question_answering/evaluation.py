@@ -7,8 +7,8 @@ import string
 import numpy as np
 
 from examples.common.files import remove, save_figure
-from examples.common.saving import write_model
 from examples.common.text import tokenize
+from examples.common.training import write_model
 from examples.question_answering.data import Questions
 from keras_attention.plotting import plot_attention
 

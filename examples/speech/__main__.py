@@ -26,8 +26,14 @@ import keras
 
 from examples.common import arguments as types
 from examples.common.files import own_folder, write_json
-from examples.common.saving import write_model
-from examples.common.training import VERBOSE, Resume, moving_average, seed_model, warmup_cosine
+from examples.common.training import (
+    VERBOSE,
+    Resume,
+    moving_average,
+    seed_model,
+    warmup_cosine,
+    write_model,
+)
 from examples.speech.data import Digits, make_data
 from examples.speech.evaluation import evaluate, load_listener
 from examples.speech.model import ALIGNMENT_LOSSES, ATTENTIONS, HARD, LOSSES, LateNoise, build_model

@@ -5,7 +5,6 @@ from functools import partial
 
 import keras
 import matplotlib.figure
-import numpy as np
 import tensorflow as tf
 
 from examples.common.files import save_figure
@@ -26,7 +25,7 @@ def evaluate(task, model, language, arguments, output, listener=None):
         _, frames, *picture = judged[length][1]
         name = "heard" if task == "listen" else "said"
         write_wav(output / f"{name}-{length}.wav", sound(frames))
-        draw(output / f"alignment-{length}.png", language.unit, frames, *picture)
+        draw(output / f"alignment-{length}.png", language.unit, *picture)
     return {length: rates for length, (rates, _) in judged.items()}
 
 
@@ -96,18 +95,13 @@ def error_rate(texts, wanted):
     return float(edit_distances(texts, wanted).sum() / sum(map(len, wanted)))
 
 
-def draw(path, unit, frames, weights, labels, title):
-    """Draws the log-mel frames `(T, MELS)`, and the weights `(letters, T / SHARED)` over time."""
-    width, height = min(5 + len(frames) / 60, 30), 3 + min(len(labels), MOST_LABELS) / 7
-    figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
-    above, below = figure.subplots(2, sharex=True, height_ratios=[2, height - 2])
-    time = SHARED * weights.shape[1]
-    above.imshow(np.transpose(frames), origin="lower", aspect="auto", extent=(0, len(frames), 0, 1))
-    above.set(title=title, yticks=[], ylabel="mel bands")
-    options = {"aspect": "auto", "cmap": "Blues", "interpolation": "nearest", "vmin": 0}
-    image = below.imshow(weights, extent=(0, time, len(labels), 0), **options)
+def draw(path, unit, weights, labels, title):
+    """Draws the weights `(letters, T / SHARED)` over time."""
+    figure = matplotlib.figure.Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(weights, aspect="auto", cmap="Blues", interpolation="nearest", vmin=0)
     figure.colorbar(image, label="weight")
-    shown = labels if len(labels) <= MOST_LABELS else []
-    below.set(yticks=np.arange(len(shown)) + 0.5, yticklabels=shown)
-    below.set(xlabel="frames", ylabel=unit, xlim=(0, max(time, len(frames))))
+    axes.set(title=title, xlabel=f"groups of {SHARED} frames", ylabel=unit)
+    if len(labels) <= MOST_LABELS:
+        axes.set(yticks=range(len(labels)), yticklabels=labels)
     save_figure(path, figure)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from examples.common.files import save_figure
-from examples.common.saving import write_model
+from examples.common.training import write_model
 from examples.stories.data import answer_key
 from keras_attention.plotting import Hops, plot_hops
 

@@ -3,15 +3,13 @@
 import json
 import subprocess
 import sys
-import time
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from examples.common.files import save_figure
-from examples.common.saving import write_model
-from examples.common.training import combine, direction, pad
+from examples.common.training import combine, direction, pad, write_model
 from examples.translation.data import END, PAD, make_tokenizers
 from keras_attention.plotting import plot_attention
 from keras_attention.search import reverse_tokens
@@ -38,18 +36,13 @@ def judge(models, summaries, subwords, test, options, arguments):
     tokenizers = make_tokenizers(subwords)
     ahead = len(models) - arguments.backward
     model = combine(models[:ahead], models[ahead:])
-    start = time.perf_counter()
     translations = translate(model, tokenizers, test[0], **options)
-    summary = {"search_seconds": time.perf_counter() - start}
-    summary["exact"] = accuracy(translations, test[1])
+    summary = {"score": score(translations, test[1], arguments)}
     if len(models) > 1:
-        members = []
+        summary["members"] = []
         for each, of in zip(models, summaries, strict=True):
             found = translate(each, tokenizers, test[0], of["backward"], **options)
-            members.append({**of, "score": score(found, test[1], arguments)})
-        mean = float(np.mean([member["score"] for member in members]))
-        together = score(translations, test[1], arguments)
-        summary["ensemble"] = {"members": members, "mean": mean, "score": together}
+            summary["members"].append({**of, "score": score(found, test[1], arguments)})
     return model, translations, summary
 
 
@@ -67,59 +60,33 @@ def detokenize(tokenizer, tokens, lengths):
     return tokenizer.detokenize(tf.ragged.boolean_mask(ids, ids != END))
 
 
-def accuracy(translations, references):
-    """The share of translations that equal their reference."""
-    return float(np.mean([a == b for a, b in zip(translations, references, strict=True)]))
-
-
 def score(translations, references, arguments):
     """BLEU for files, and the share that is exactly right for dates."""
-    if arguments.valid:
-        import sacrebleu
-
-        return sacrebleu.metrics.BLEU().corpus_score(translations, [references]).score
-    return accuracy(translations, references)
-
-
-def bleu_report(sources, translations, references):
-    """BLEU of all sentences and by the number of words in the source, with the signature."""
+    if not arguments.valid:
+        return float(np.mean([a == b for a, b in zip(translations, references, strict=True)]))
     import sacrebleu
 
-    metric, report = sacrebleu.metrics.BLEU(), {}
-    words = [len(source.split()) for source in sources]
-    most = 10**6
-    for low, high in ((0, most), (1, 7), (8, 11), (12, 15), (16, 20), (21, most)):
-        chosen = [i for i, n in enumerate(words) if low <= n <= high]
-        if chosen:
-            name = f"{low}-{high} words" if high < most else f"{low} words and more"
-            part = [translations[i] for i in chosen], [[references[i] for i in chosen]]
-            report[name] = {"sentences": len(chosen), "BLEU": metric.corpus_score(*part).score}
-    all_of_them = report.pop("0 words and more")["BLEU"]
-    return {"all": all_of_them, "signature": str(metric.get_signature()), **report}
+    return sacrebleu.metrics.BLEU().corpus_score(translations, [references]).score
 
 
-def report(summary, test, translations):
-    """Prints samples of the test set, the times and the scores."""
+def report(summary, test, translations, unit):
+    """Prints samples of the test set, and the scores."""
     print("\nSamples of the test set:")
     for source, found, reference in list(zip(test[0], translations, test[1], strict=True))[:6]:
         print(f"  {source}\n    -> {found}    (reference: {reference})")
-    print(
-        f"\n{summary['attention']}: validation perplexity {summary['validation_perplexity']:.3f}, "
-        f"search {summary['search_seconds']:.0f} s"
-    )
-    if found := summary.get("ensemble"):
-        for member in found["members"]:
-            way = direction(member["backward"])
-            print(f"seed {member['seed']}, {way}: {member['score']:.4g}")
-        print(f"mean {found['mean']:.4g}, all together {found['score']:.4g}")
-    if scores := dict(summary.get("BLEU", {})):
-        print(f"BLEU {scores.pop('all'):.2f}  ({scores.pop('signature')})")
-        for name, part in scores.items():
-            print(f"  {name}: {part['BLEU']:.2f} ({part['sentences']} sentences)")
+    perplexity = f"validation perplexity {summary['validation_perplexity']:.3f}"
+    print(f"\n{summary['attention']}: {perplexity}")
+    if members := summary.get("members"):
+        for member in members:
+            print(f"seed {member['seed']}, {direction(member['backward'])}: {member['score']:.4g}")
+        mean = np.mean([member["score"] for member in members])
+        print(f"mean {mean:.4g}, all together {summary['score']:.4g}")
+    if unit == "BLEU":
+        print(f"BLEU {summary['score']:.2f}")
         return
-    print(f"exactly right: {summary['exact']:.1%} of {len(translations):,} unseen dates")
-    if "exact_without_attention" in summary:
-        print(f"the same model without attention: {summary['exact_without_attention']:.1%}")
+    print(f"exactly right: {summary['score']:.1%} of {len(translations):,} unseen dates")
+    if "without_attention" in summary:
+        print(f"the same model without attention: {summary['without_attention']:.1%}")
 
 
 def save(model, subwords, texts, options, arguments):
