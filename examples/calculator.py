@@ -102,8 +102,7 @@ model.fit(source_ids[train], target_ids[train], epochs=EPOCHS, batch_size=BATCH_
 # %%
 # Result
 # ------
-# In the search the decoder sees its own digits. The file holds the whole model: another program
-# needs this file and the imports, but no code that builds the model.
+# In the search the decoder sees its own digits.
 found = model.generate(source_ids[test], max_length=5, beam_width=3)
 predictions = np.array([decode(ids) for ids in found.tokens])
 right = predictions == targets[test]
@@ -112,9 +111,6 @@ for n in range(6):
     print(f"{sources[test][n]:>8} = {predictions[n]:<4} {verdict}")
 print(f"{right.mean():.1%} of {TEST_SIZE} new results are right in every digit.")
 assert right.mean() > 0.9, "The model should calculate at least 90% of the results."
-
-PICTURE.parent.mkdir(parents=True, exist_ok=True)
-model.save(PICTURE.with_suffix(".keras"))
 
 # %%
 # Picture
@@ -130,5 +126,6 @@ figure = plot_attention(
     title=f"What the decoder reads while it writes {sources[test][n]} = {predictions[n]}",
 )
 figure.axes[0].set(xlabel="characters that it reads", ylabel="digits that it writes")
+PICTURE.parent.mkdir(parents=True, exist_ok=True)
 figure.savefig(PICTURE)
 print(f"The picture is in {PICTURE}.")

@@ -33,9 +33,7 @@ class Request(TypedDict):
 class Server(litserve.LitAPI):
     """Runs `serving_default` of a SavedModel that takes a string a row for each input."""
 
-    def __init__(self, path, **options):
-        super().__init__(**options)
-        self.path = path
+    path = None
 
     def setup(self, device):
         """Loads the model, in a process of its own."""
@@ -81,12 +79,10 @@ def main():
     options = parser.parse_args()
     if not pathlib.Path(options.path, "saved_model.pb").is_file():
         parser.error(f"{options.path} is no SavedModel: it has no file saved_model.pb")
-    server = litserve.LitServer(
-        Server(options.path, max_batch_size=options.max_batch),
-        accelerator="cpu",
-        max_payload_size=2**20,  # bytes
-        timeout=30,
-    )
+    api = Server(max_batch_size=options.max_batch)
+    api.path = options.path
+    limits = {"max_payload_size": 2**20, "timeout": 30}  # bytes, seconds
+    server = litserve.LitServer(api, accelerator="cpu", **limits)
     server.run(options.host, options.port, num_api_servers=1, generate_client_file=False)
 
 

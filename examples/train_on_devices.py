@@ -80,29 +80,16 @@ def build():
     return model
 
 
-class Checkpoint(keras.callbacks.Callback):
-    """Saves weights and optimizer after each epoch, in one step.
+def save(model, path):
+    """Saves weights and optimizer in one step.
 
     `keras.callbacks.BackupAndRestore` would do so in two, and wait for the other processes.
     """
-
-    def __init__(self, path):
-        super().__init__()
-        self.path = path
-
-    def restore(self, model):
-        """Loads the last weights. Returns the number of their epochs."""
-        if self.path.exists():
-            model.optimizer.build(model.trainable_variables)
-            model.load_weights(self.path)
-        return int(model.optimizer.iterations.numpy()) // STEPS
-
-    def on_epoch_end(self, epoch, logs=None):
-        distribution = keras.distribution.distribution()
-        keras.distribution.set_distribution(None)  # saving makes a variable of this process
-        self.model.save_weights(self.path.with_stem("tmp.weights"))
-        self.path.with_stem("tmp.weights").replace(self.path)
-        keras.distribution.set_distribution(distribution)
+    distribution, temporary = keras.distribution.distribution(), path.with_stem("tmp.weights")
+    keras.distribution.set_distribution(None)  # saving makes a variable of this process
+    model.save_weights(temporary)
+    temporary.replace(path)
+    keras.distribution.set_distribution(distribution)
 
 
 def main():
@@ -120,15 +107,18 @@ def main():
     keras.distribution.set_distribution(distribution)  # before the model is made
     model = build()
     options.output.mkdir(parents=True, exist_ok=True)
-    checkpoint = Checkpoint(options.output / "last.weights.h5")
-    first = checkpoint.restore(model)
+    path = options.output / "last.weights.h5"
+    if path.exists():
+        model.optimizer.build(model.trainable_variables)
+        model.load_weights(path)
+    saving = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: save(model, path))
     model.fit(
         *(x[process::processes] for x in make_dates()),
         batch_size=BATCH_SIZE // processes,
         shuffle=False,
         epochs=options.epochs,
-        initial_epoch=first,
-        callbacks=[checkpoint] if process == 0 else None,
+        initial_epoch=int(model.optimizer.iterations.numpy()) // STEPS,
+        callbacks=[saving] if process == 0 else None,
         verbose=2 if process == 0 else 0,
     )
     if process == 0:

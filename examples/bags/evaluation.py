@@ -1,5 +1,6 @@
 """Judges models of bags beside scikit-learn, measures whether weights are reasons, and saves."""
 
+import collections
 from functools import partial
 
 import numpy as np
@@ -11,10 +12,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from examples.bags.model import with_scaling
-from examples.common import reasons
 from examples.common.files import save_figure
 from examples.common.training import write_model
-from keras_attention.faithfulness import gradient_times_input
+from keras_attention.faithfulness import comprehensiveness, gradient_times_input, sufficiency
 from keras_attention.plotting import plot_bag
 
 # They read the mean, minimum and maximum of each feature in a bag.
@@ -26,6 +26,11 @@ BASELINES = {
         random_state=seed,
     ),
 }
+SHARE = 0.1  # of the instances of a bag, which are erased
+NO_REASONS = (
+    "The instances with the largest weights matter no more than random instances. The weights say\n"
+    "what was read. Do not take them for the reasons of a prediction."
+)
 
 
 def predict(reader, bags, chosen):
@@ -95,49 +100,66 @@ def report(results, poolings, bags):
     print(f"\n{'':20}{'% right':>16}{'AUC':>16}{'instance AUC':>15}")
     print(f"{always[:19]:20}{100 * counts.max() / counts.sum():16.1f}")
     for pooling in (*poolings, *BASELINES):
-        repeats = {}
+        repeats = collections.defaultdict(lambda: collections.defaultdict(list))
         for entry in results.results:
             if entry["pooling"] == pooling:
-                repeats.setdefault(entry["repeat"], []).append(entry)
-        cells = []
-        for name in ("accuracy", "scores", "instance AUC"):
-            found = [of_repeat(name, entries) for entries in repeats.values() if name in entries[0]]
-            cells.append(spread(found) if found else "")
+                for name, x in entry.items():
+                    repeats[entry["repeat"]][name] += x if isinstance(x, list) else [x]
+        found = collections.defaultdict(list)
+        for of in repeats.values():
+            found["accuracy"].append(np.mean(of["accuracy"]))
+            if of["scores"]:
+                found["AUC"].append(roc_auc_score(of["labels"], of["scores"]))
+            if of["instance AUC"]:
+                found["instance AUC"].append(np.mean(of["instance AUC"]))
+        cells = [spread(found[name]) for name in ("accuracy", "AUC", "instance AUC")]
         if repeats:
             print(f"{pooling:20}{cells[0]:>16}{cells[1]:>16}{cells[2]:>15}")
     print("± is the standard deviation over the repeats.")
 
 
-def of_repeat(name, entries):
-    """The accuracy or AUC of the folds of a repeat."""
-    if name != "scores":
-        return np.mean([entry[name] for entry in entries])
-    labels, scores = (np.concatenate([x[name] for x in entries]) for name in ("labels", "scores"))
-    return roc_auc_score(labels, scores)
-
-
 def spread(values):
-    digits = 1 if max(values) > 1 else 3
+    digits = 1 if max(values, default=0) > 1 else 3
     deviation = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.{digits}f}{deviation}"
+    return f"{np.mean(values):.{digits}f}{deviation}" if values else ""
 
 
 def measure_reasons(reader, bags, chosen):
-    """What the predictions lose without the instances of largest weight. See `reasons.measure`."""
+    """What the predictions lose without the most important instances, or with them alone.
 
-    def given(instances):
-        return {"instances": instances, "mask": np.any(instances != 0, axis=2)}
+    Returns a table of text, and whether the instances with the largest weights have more
+    comprehensiveness than random ones, by at least two standard errors.
+    """
+    random, found = np.random.default_rng(0), collections.defaultdict(list)
 
-    def importances(instances):
-        return {
-            "weights": reader.predict_on_batch(given(instances))["weights"],
-            "gradient times input": gradients(reader, given(instances)),
+    def ask(instances):
+        return reader.predict_on_batch(
+            {"instances": instances, "mask": np.any(instances != 0, axis=2)}
+        )
+
+    for batch in bags.batches(chosen):
+        given = bags.padded(batch)
+        kinds = {
+            "weights": ask(given["instances"])["weights"],
+            "gradient times input": gradients(reader, given),
+            "random": random.random(given["mask"].shape),
         }
-
-    batches = (bags.padded(batch)["instances"] for batch in bags.batches(chosen))
-    return reasons.measure(
-        batches, lambda x: reader.predict_on_batch(given(x))["probabilities"], importances
-    )
+        for kind, importance in kinds.items():
+            for loss in (comprehensiveness, sufficiency):
+                lost = loss(
+                    lambda x: ask(x)["probabilities"], given["instances"], importance, SHARE
+                )
+                found[kind, loss.__name__].extend(lost.tolist())
+    lines = [
+        f"What the probability of the predicted class loses, {SHARE:.0%} of the instances:",
+        f"{'importance':26}without them  with them alone",
+    ]
+    for kind in kinds:
+        lost, left = (np.mean(found[kind, x]) for x in ("comprehensiveness", "sufficiency"))
+        lines.append(f"{kind:26}{lost:12.3f}  {left:15.3f}")
+    gain = np.subtract(*(found[x, "comprehensiveness"] for x in ("weights", "random")))
+    matter = bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
+    return "\n".join(lines if matter else [*lines, NO_REASONS]), matter
 
 
 def save(reader, bags, scaled, chosen, scaling, output):
@@ -147,10 +169,9 @@ def save(reader, bags, scaled, chosen, scaling, output):
     print(f"{output / 'model.keras'}: its classes: {', '.join(bags.classes)}")
     probabilities, weights = predict(served, bags, chosen)
     if weights:
-        measured = measure_reasons(reader, scaled, chosen)
-        print(reasons.describe(measured, "instances"))
+        table, matter = measure_reasons(reader, scaled, chosen)
+        print(table)
         bag = chosen[probabilities[:, -1].argmax()]
-        matter = measured["weights matter"]
         save_figure(output / "bag.png", draw(bags, scaled, bag, weights[bag], matter))
         print(f"{output / 'bag.png'}: the instances of a bag with the largest weights")
 
@@ -160,7 +181,7 @@ def draw(bags, scaled, bag, weights, matter):
 
     If they do not `matter` more than random ones, the picture says so.
     """
-    rows, marked, notes = bags.of(bag), (), [] if matter else [reasons.no_reasons("instances")]
+    rows, marked, notes = bags.of(bag), (), [] if matter else [NO_REASONS]
     if bags.truth is not None:
         shown, marked = bags.instances[rows].reshape(-1, 8, 8), np.flatnonzero(bags.truth[rows])
     else:

@@ -2,22 +2,14 @@
 
 import argparse
 import importlib.util
-import shlex
 import sys
 
 
 def make_parser(task, description):
     """A parser for `python -m examples.TASK` that keeps the line breaks of the description."""
-    return argparse.ArgumentParser(
-        prog=f"python -m examples.{task}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-
-
-def command_line(task):
-    """The command that started this process, to write into the results."""
-    return shlex.join(["python", "-m", f"examples.{task}", *sys.argv[1:]])
+    kind = argparse.RawDescriptionHelpFormatter
+    options = {"prog": f"python -m examples.{task}", "description": description}
+    return argparse.ArgumentParser(**options, formatter_class=kind)
 
 
 def between(kind, low, high=float("inf")):

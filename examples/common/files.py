@@ -199,11 +199,11 @@ def read_json(path, kind):
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, kind):
+            raise ValueError(f"expected a {kind.__name__}, found {str(found)[:40]}")
+        return found
     except (OSError, ValueError) as error:
         refuse_damaged(path, error)
-    if not isinstance(found, kind):
-        refuse_damaged(path, f"expected a {kind.__name__}, found {str(found)[:40]}")
-    return found
 
 
 def refuse_damaged(path, problem):

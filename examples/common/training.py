@@ -25,6 +25,7 @@ UNTUNED = tf.data.Options()
 UNTUNED.autotune.enabled = False
 
 POOL = 32  # batches
+DIRECTIONS = "left to right", "right to left"
 VERBOSE = 1 if sys.stdout.isatty() else 2  # of `fit`: a log needs no bars
 
 
@@ -249,10 +250,6 @@ def combine(left_to_right, right_to_left):
     """One model of two lists of models, of which one may be empty."""
     each = [x[0] if len(x) == 1 else Ensemble(x) for x in (left_to_right, right_to_left) if x]
     return BidirectionalEnsemble(*each) if len(each) == 2 else each[0]
-
-
-def direction(backward):
-    return "right to left" if backward else "left to right"
 
 
 def write_model(model, path, inputs):

@@ -13,8 +13,7 @@ does the same on your documents by cross-validation, beside linear models of the
 a folder with a sub-folder for each class and a file for each document, or a .csv with the columns
 text and label. The attention reads words and word pairs and learns in seconds; with `--encoder gru`
 it is the paper's hierarchy. The same command resumes a run that was stopped or killed. The files
-come from the first fold. If the words with the largest weights matter no more than random words,
-there is no picture, and the command says so.
+come from the first fold.
 """
 
 import itertools
@@ -129,8 +128,7 @@ def main(argv=None):
             trained = train(fold, options, {**settings, **names}, folder)
             entry, shown = evaluation.evaluate(*trained, fold, deciding)
             if number == 1:
-                entry["reasons"] = evaluation.measure_reasons(*trained, fold, options.seed)
-                evaluation.save(trained[1], fold, task, shown, entry["reasons"], output / pooling)
+                evaluation.save(trained[1], fold, task, shown, output / pooling)
             results.add({**names, **entry})
             shutil.rmtree(folder)
     finally:  # after Ctrl-C too

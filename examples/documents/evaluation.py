@@ -1,21 +1,17 @@
-"""Tests a model beside linear ones, measures whether its weights are reasons, and saves it."""
+"""Tests a model beside linear ones, and saves it."""
 
 import collections
 
 import numpy as np
-from keras import ops
 
-from examples.common import reasons
-from examples.common.files import remove, save_figure, write_text
+from examples.common.files import save_figure, write_text
 from examples.common.text import split_sentences
 from examples.common.training import write_model
-from examples.documents import ngrams
-from keras_attention.faithfulness import gradient_times_input
 from keras_attention.plotting import Document, document_page, plot_document
 
 TOKEN = r"\w+|[^\w\s]"
 BASELINES = ("SVM of words", "SVM of words and pairs", "logistic regression of words")
-COUNT = 200  # documents whose words are erased
+NOTE = "A weight says how much was read, and not for which class it speaks."
 
 
 def predict(reader, data, chosen):
@@ -100,44 +96,8 @@ def spread(values):
     return f"{np.mean(values):.2f} ± {deviation:.2f} (standard error {error:.2f})"
 
 
-def measure_reasons(classifier, reader, fold, seed):
-    """What the predictions of `COUNT` test documents lose. See `reasons.measure`."""
-
-    def importances(ids):
-        found = reader.predict_on_batch(ids)
-        weights = found["word_weights"] * found["sentence_weights"][:, :, None]
-        return {"weights": weights, "gradient times input": gradients(classifier, ids)}
-
-    chosen = np.random.default_rng(seed).permutation(fold.test)[:COUNT]
-    batches = map(fold.data.padded, fold.data.batches(chosen))
-    return reasons.measure(
-        batches, lambda ids: reader.predict_on_batch(ids)["probabilities"], importances, seed
-    )
-
-
-def gradients(classifier, ids):
-    """The gradient times the input of each word: its embedding, or for ngrams its weight."""
-    layers = {layer.name: layer for layer in classifier.layers}
-    if "ngrams" in layers:
-
-        def predict(gates):
-            return ngrams.probabilities(layers["ngrams"](ids, gates=gates[..., 0]))
-
-        return gradient_times_input(predict, np.ones((*ids.shape, 1), "float32"))
-
-    def predict(embedded):
-        return ops.softmax(layers["classes"](layers["hierarchy"](embedded, mask=ids != 0)))
-
-    return gradient_times_input(predict, layers["embedding"](ids))
-
-
-def save(reader, fold, task, shown, measured, output):
-    """Writes the files of a trained model. `shown` are the documents on the page.
-
-    There is no picture if the weights do not matter, because a picture looks like an explanation.
-    """
-    note = reasons.describe(measured, "words")
-    print(note, flush=True)
+def save(reader, fold, task, shown, output):
+    """Writes the files of a trained model. `shown` are the documents on the page."""
     write_model(reader, output / "model.keras", fold.data.padded(shown))
     found = predict(reader, fold.data, shown)
     readings = [
@@ -145,13 +105,9 @@ def save(reader, fold, task, shown, measured, output):
         for row, n in enumerate(shown)
     ]
     title = f"Which words and sentences were read: {len(readings)} of the test documents"
-    write_text(output / "documents.html", document_page(readings, title, note))
-    print(f"{output / 'documents.html'}: documents with words and sentences coloured by weight")
-    remove(output / "document.png")
-    if measured["weights matter"]:
-        save_figure(output / "document.png", plot_document(readings[0]))
-    else:
-        print("No picture, because the weights explain nothing here.")
+    write_text(output / "documents.html", document_page(readings, title, NOTE))
+    save_figure(output / "document.png", plot_document(readings[0]))
+    print(f"{output}: documents.html and document.png show what was read. {NOTE}")
 
 
 def reading(task, number, found, vocabulary):

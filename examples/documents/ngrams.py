@@ -30,8 +30,8 @@ class NgramAttention(layers.Layer):
     to three times as much at the end. The average has `1 / c` and no prior.
 
     Takes ids `(B, S, W)`, of which 0 is padding and the last one the unknown word; neither is an
-    n-gram. `gates` `(B, S, W)` multiply the weights of words, and both of a pair. Returns margins
-    `(B, C)` and the weights `(B, S, W)`; half the weight of a pair belongs to each word.
+    n-gram. Returns margins `(B, C)` and the weights `(B, S, W)`; half the weight of a pair belongs
+    to each word.
     """
 
     def __init__(self, words, pairs, classes, pooling="attention", **kwargs):
@@ -60,7 +60,7 @@ class NgramAttention(layers.Layer):
         pair = ops.where(known, found + self.words - 1, 0)
         return ops.stack([word, pair], axis=3)
 
-    def read(self, ids, gates=None):
+    def read(self, ids):
         """The vectors t / |t|, `(B, n-grams)`, and the weights a of the n-grams `(B, S, W, 2)`."""
         ids = ops.cast(ids, "int32")
         ngrams = self.ngrams(ids)
@@ -80,16 +80,13 @@ class NgramAttention(layers.Layer):
             place = ops.reshape(ops.stack([places(ids)] * 2, axis=3), (size, -1))
             scores += ops.take(self.prior, flat) + ops.log(1 + PLACE * place)
         weights = masked_softmax(scores, valid)
-        if gates is not None:
-            following = ops.pad(gates[:, :, 1:], [[0, 0], [0, 0], [0, 1]])
-            weights *= ops.reshape(ops.stack([gates, gates * following], axis=3), (size, -1))
         total = totals(weights)
         length = ops.sum(ops.square(total), axis=1, keepdims=True)
         vectors = total * ops.rsqrt(ops.maximum(length, 1e-12))
         return vectors, ops.reshape(weights, ops.shape(ngrams))
 
-    def call(self, ids, gates=None, return_attention_scores=False):
-        vectors, weights = self.read(ids, gates)
+    def call(self, ids, return_attention_scores=False):
+        vectors, weights = self.read(ids)
         margins = ops.matmul(vectors, self.value) + self.bias
         if not return_attention_scores:
             return margins

@@ -18,9 +18,9 @@ from examples.common import arguments as types
 from examples.common.files import fingerprint, own_folder, write_json
 from examples.common.training import (
     COMPILED,
+    DIRECTIONS,
     VERBOSE,
     Resume,
-    direction,
     pair_batches,
     seed_model,
     warmup_cosine,
@@ -78,7 +78,7 @@ def train(words, letters, phones, arguments, seed, backward):
     folder = f"checkpoint-{arguments.attention}{'-backward' * backward}-{seed}"
     resume = Resume(pathlib.Path(arguments.output) / folder, settings, batches)
 
-    print(f"\n{arguments.attention}, {direction(backward)}, seed {seed}", flush=True)
+    print(f"\n{arguments.attention}, {DIRECTIONS[backward]}, seed {seed}", flush=True)
     seed_model(seed)
     model = build_model(arguments, len(letters.names), len(phones.names), backward)
     model(next(batches())[0])  # builds the weights
@@ -111,15 +111,13 @@ def main(argv=None):
         model = train(words, letters, phones, arguments, seed, backward)
         models.append((model, backward))
         found, scores = judge(Pronouncer(models[-1:], *options), words)
-        summaries.append({"seed": seed, "direction": direction(backward), **scores})
+        summaries.append({"seed": seed, "direction": DIRECTIONS[backward], **scores})
     pronouncer = Pronouncer(models, *options)
     if len(models) > 1:
         found, scores = judge(pronouncer, words)
     summary = {
         "attention": arguments.attention,
         "language": arguments.language,
-        "command": types.command_line("pronunciation"),
-        "keras": keras.__version__,
         "parameters": sum(model.count_params() for model, _ in models),
         "models": summaries,
         **scores,

@@ -90,9 +90,6 @@ def train(flow, data, test, sizes, arguments):
     answers = answer(answerer, test)
     summary = {
         "attention": flow,
-        "command": options.command_line("question_answering"),
-        "keras": keras.__version__,
-        "backend": keras.backend.backend(),
         "parameters": model.count_params(),
         "steps": epochs * steps,
         "epochs": epochs * steps * size / len(data.kept),

@@ -37,9 +37,7 @@ def exact_match(prediction, answers):
 
 
 def f1(prediction, answers):
-    """The F1 of the words of a prediction and of a gold answer, the highest; 0 without a common
-    word.
-    """
+    """The highest F1 of the words of a prediction and of a gold answer; 0 if none is common."""
     scores = [0.0]
     for gold in answers:
         words = [normalize(text).split() for text in (prediction, gold)]

@@ -35,7 +35,7 @@ from examples.common.training import (
     write_model,
 )
 from examples.speech.data import Digits, make_data
-from examples.speech.evaluation import evaluate, load_listener
+from examples.speech.evaluation import evaluate
 from examples.speech.model import ALIGNMENT_LOSSES, ATTENTIONS, HARD, LOSSES, LateNoise, build_model
 from examples.speech.tones import Tones
 
@@ -72,25 +72,14 @@ def parse(argv=None):
     if options.data is not None:
         defaults = {"longest": 5, "lengths": [4, 5, 30], "most_steps": 40}
     types.fill(options, defaults)
-    checks = {
-        f"--units must be a multiple of 4; received {options.units}": options.units % 4,
-        "--half-width goes with an attention that has a state, not with content": (
-            options.half_width and options.attention == "content"
-        ),
-        f"--hard goes with --attention {' or '.join(HARD)}": (
-            options.hard and options.attention not in HARD
-        ),
-        f"--listener {options.listener}: no such file": (
-            options.listener and not options.listener.is_file()
-        ),
-        "--voices goes with --data": options.voices and options.data is None,
-        f"Keras runs on {keras.backend.backend()}. Set KERAS_BACKEND=tensorflow.": (
-            keras.backend.backend() != "tensorflow"
-        ),
-    }
-    for message, wrong in checks.items():
-        if wrong:
-            parser.error(message)
+    if options.units % 4:
+        parser.error(f"--units must be a multiple of 4; received {options.units}")
+    if options.hard and options.attention not in HARD:
+        parser.error(f"--hard goes with --attention {' or '.join(HARD)}")
+    if options.listener and not options.listener.is_file():
+        parser.error(f"--listener {options.listener}: no such file")
+    if keras.backend.backend() != "tensorflow":
+        parser.error(f"Keras runs on {keras.backend.backend()}. Set KERAS_BACKEND=tensorflow.")
     return options
 
 
@@ -126,8 +115,6 @@ def run(task, language, options, output, listener=None):
     write_model(model, output / "model.keras", sample)
     summary = {
         "attention": options.attention,
-        "command": types.command_line("speech"),
-        "keras": keras.__version__,
         "parameters": model.count_params(),
         "error": evaluate(task, model, language, options, output, listener),
     }
@@ -148,7 +135,7 @@ def main(argv=None):
         run("listen", language, options, folders["listen"])
     if "speak" in tasks:
         path = options.listener or output / "listen" / "model.keras"
-        listener = load_listener(path) if path.exists() else None
+        listener = keras.saving.load_model(path) if path.exists() else None
         run("speak", voice, options, folders["speak"], listener)
 
 

@@ -1,9 +1,7 @@
 """How many letters of longer and longer texts are right, with sounds and pictures."""
 
-import zipfile
 from functools import partial
 
-import keras
 import matplotlib.figure
 import tensorflow as tf
 
@@ -27,13 +25,6 @@ def evaluate(task, model, language, arguments, output, listener=None):
         write_wav(output / f"{name}-{length}.wav", sound(frames))
         draw(output / f"alignment-{length}.png", language.unit, *picture)
     return {length: rates for length, (rates, _) in judged.items()}
-
-
-def load_listener(path):
-    try:
-        return keras.saving.load_model(path)
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise SystemExit(f"{path} is not a model that `listen` has saved: {error}") from error
 
 
 def listen(model, frames, letters, length, beam):

@@ -29,9 +29,9 @@ import numpy as np
 from examples.common import arguments as types
 from examples.common.files import fingerprint, own_folder, write_json, write_text
 from examples.common.training import (
+    DIRECTIONS,
     VERBOSE,
     Resume,
-    direction,
     pair_batches,
     seed_model,
     warmup_cosine,
@@ -53,8 +53,7 @@ def parse(argv=None):
     pairs.add_argument("--shards", metavar="DIR", help="to train on, in place of --train")
     add("--valid", **pair)
     add("--test", **pair)
-    text = "of one GRU; stack: a DecoderStack of two with Bahdanau's (default: bahdanau)"
-    add("--attention", choices=ATTENTIONS, default="bahdanau", help=text)
+    add("--attention", choices=ATTENTIONS, default="bahdanau", help="(default: bahdanau)")
     add("--input-feeding", action="store_true", help="for the luong attentions")
     add("--window", type=types.count, default=10, help="D of local attention")
     add("--beam", type=types.count, default=5, metavar="N", help="width of the search")
@@ -123,7 +122,7 @@ def train(seed, backward, texts, subwords, options):
     settings |= {"seed": seed, "backward": backward}
     name = f"checkpoint-{options.attention}{'-backward' * backward}-{seed}"
     resume = Resume(options.output / name, settings, batches)
-    print(f"\nattention: {options.attention}, {direction(backward)}, seed {seed}", flush=True)
+    print(f"\nattention: {options.attention}, {DIRECTIONS[backward]}, seed {seed}", flush=True)
 
     model = build_model(sizes, options)
     rate = warmup_cosine(options.learning_rate, batches.steps * options.epochs, last=0.01)
@@ -163,8 +162,6 @@ def train_all(texts, subwords, options):
     model, found, judged = judge(models, summaries, subwords, texts["test"], search, options)
     summary = {
         "attention": options.attention + " with input feeding" * options.input_feeding,
-        "command": types.command_line("translation"),
-        "keras": keras.__version__,
         "parameters": sum(x.count_params() for x in models),
         **summaries[0],
         **judged,
@@ -181,7 +178,7 @@ def main(argv=None):
         texts["train"] = Shards(options.shards)
     own_folder(options.output)
     sample = texts["train"].sample(100_000, options.seed) if options.shards else texts["train"]
-    kind, unit = ("bpe", "BLEU") if options.valid else ("char", "exact")
+    kind = "bpe" if options.valid else "char"
     subwords = [learn_subwords(side, options.vocabulary, kind) for side in sample]
     model, search, translations, summary = train_all(texts, subwords, options)
     if not options.valid and options.attention != "none":
@@ -190,7 +187,7 @@ def main(argv=None):
         summary["without_attention"] = train_all(texts, subwords, without)[-1]["score"]
     write_text(options.output / "translations.txt", "\n".join(translations) + "\n")
     write_json(options.output / "summary.json", summary)
-    report(summary, texts["test"], translations, unit)
+    report(summary, texts["test"], translations)
     save(model, subwords, texts["test"][0][:4], search, options)
 
 

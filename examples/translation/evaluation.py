@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from examples.common.files import save_figure
-from examples.common.training import combine, direction, pad, write_model
+from examples.common.training import DIRECTIONS, combine, pad, write_model
 from examples.translation.data import END, PAD, make_tokenizers
 from keras_attention.plotting import plot_attention
 from keras_attention.search import reverse_tokens
@@ -69,7 +69,7 @@ def score(translations, references, arguments):
     return sacrebleu.metrics.BLEU().corpus_score(translations, [references]).score
 
 
-def report(summary, test, translations, unit):
+def report(summary, test, translations):
     """Prints samples of the test set, and the scores."""
     print("\nSamples of the test set:")
     for source, found, reference in list(zip(test[0], translations, test[1], strict=True))[:6]:
@@ -78,15 +78,14 @@ def report(summary, test, translations, unit):
     print(f"\n{summary['attention']}: {perplexity}")
     if members := summary.get("members"):
         for member in members:
-            print(f"seed {member['seed']}, {direction(member['backward'])}: {member['score']:.4g}")
+            print(f"seed {member['seed']}, {DIRECTIONS[member['backward']]}: {member['score']:.4g}")
         mean = np.mean([member["score"] for member in members])
         print(f"mean {mean:.4g}, all together {summary['score']:.4g}")
-    if unit == "BLEU":
-        print(f"BLEU {summary['score']:.2f}")
+    if "without_attention" not in summary:
+        print(f"BLEU, or exactly right: {summary['score']:.4g}")
         return
     print(f"exactly right: {summary['score']:.1%} of {len(translations):,} unseen dates")
-    if "without_attention" in summary:
-        print(f"the same model without attention: {summary['without_attention']:.1%}")
+    print(f"the same model without attention: {summary['without_attention']:.1%}")
 
 
 def save(model, subwords, texts, options, arguments):
