@@ -142,6 +142,9 @@ def train(seed, backward, texts, subwords, options):
     nats = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="nats")
     model.compile(metrics=[nats])
     perplexity = np.exp(model.evaluate(valid, verbose=0, return_dict=True)["nats"])
+    # A model without an optimizer: its files are a third as large.
+    weights, model = model.get_weights(), build_model(sizes, options)
+    model.set_weights(weights)
     losses = resume.losses("val_loss")
     return model, {
         "seed": seed,

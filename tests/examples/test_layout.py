@@ -46,18 +46,3 @@ def test_a_module_imports_its_task_and_common_alone_and_says_what_it_holds(name)
     assert ast.get_docstring(ast.parse(text))
     # A command shows its recipe: build, compile, fit, evaluate, write.
     assert len(text.splitlines()) <= 150 or not name.endswith("__main__")
-
-
-def test_what_the_tasks_share_stays_small():
-    shared = [name for name in MODULES if name.startswith("examples.common.")]
-    assert len(shared) <= 8, shared  # with __init__
-
-
-@pytest.mark.slow
-def test_tensorflow_is_imported_silently():
-    code = "import examples, tensorflow; tensorflow.config.list_physical_devices()"
-    variables = {name: x for name, x in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
-    run = subprocess.run(
-        [sys.executable, "-c", code], env=variables, stderr=subprocess.PIPE, check=True
-    )
-    assert run.stderr == b""

@@ -13,26 +13,6 @@ from examples.pronunciation import data, evaluation, export, language
 from examples.pronunciation.model import Pronouncer, build_model
 from keras_attention.search import SearchResult
 
-RULES = """
-shathengo ʃ a θ e ŋ o; taimouree t e m u r iː; taxi t a k s i; taxe t a k s; te t e
-knab n a p; aknog a k n o k; ghurhov ɡ u r o f; tassa t a s a; taime t e m
-tame t aː m; tabe t aː b; tante t a n t; cacice k a s iː s; gage ɡ aː dʒ; sasas s a z a s
-"""
-
-
-@pytest.mark.parametrize("example", re.split("[;\n]", RULES.strip()))
-def test_words_are_pronounced_by_the_rules(example):
-    word, *phones = example.split()
-    assert language.pronounce(word) == phones
-
-
-def test_the_sets_of_invented_words_are_disjoint_and_repeatable():
-    sets = language.make_sets([50, 20, 30], seed=3)
-    assert [len(pairs) for pairs in sets] == [50, 20, 30]
-    assert len({word for pairs in sets for word, _ in pairs}) == 100
-    assert sets == language.make_sets([50, 20, 30], seed=3)
-    assert sets != language.make_sets([50, 20, 30], seed=4)
-
 
 PAIRS = [("ça", ["s", "a"]), ("deux mots", ["d", "ø", "m", "o"])]
 
@@ -92,20 +72,6 @@ def test_accents_are_letters_of_their_own():
     assert grave == [data.START, 4, data.UNKNOWN, data.END]  # the e is known
 
 
-def test_the_exported_tokenizer_gives_the_ids_of_training(tmp_path):
-    pytest.importorskip("tensorflow_text")
-    two_marks = "a\N{COMBINING ACUTE ACCENT}\N{COMBINING DOT BELOW}"  # NFD swaps them
-    words = ["été", "e\N{COMBINING ACUTE ACCENT}t", "がぷ", "한국", two_marks, "\ufb01", "tx"]
-    letters, _ = data.find_symbols([(word, []) for word in words[:-1]])
-    parts = {}
-    model = types.SimpleNamespace(export_generate=lambda path, **given: parts.update(given))
-    pronouncer = Pronouncer([(model, False)], letters, data.Symbols(["v"]), beam=3, longest=4)
-    export.export(pronouncer, tmp_path)
-    found = parts["tokenize"](tf.constant(words)).numpy()
-    for row, expected in zip(found, data.encode_words(letters, words), strict=True):
-        assert list(row[row != data.PAD]) == expected
-
-
 def test_the_picture_shows_each_mark_on_a_circle(tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     drawn = {}
@@ -113,21 +79,6 @@ def test_the_picture_shows_each_mark_on_a_circle(tmp_path, monkeypatch):
     export.draw_alignment("né", ["n", "e"], np.full((4, 8), 0.2), tmp_path / "x.png")
     labels = [label.get_text() for label in drawn["figure"].axes[0].get_xticklabels()]
     assert labels == ["⊢", "n", "e", "◌\N{COMBINING ACUTE ACCENT}", "⊣"]
-
-
-def test_a_script_without_a_font_gives_one_sentence(tmp_path, monkeypatch):
-    """No warning: pytest makes an error of it."""
-    pytest.importorskip("matplotlib")
-    draw = export.draw_alignment
-    assert draw("né", ["n", "e"], np.full((4, 8), 0.2), tmp_path / "x.png") == set()
-    signs = "\U00014400\U00014401"  # Anatolian hieroglyphs
-    boxed = draw(signs, ["n", "e"], np.full((4, 8), 0.2), tmp_path / "x.png")
-    assert boxed == set(signs)
-    text = export.missing_font(boxed)
-    assert f"matplotlib finds no font with {signs[0]} {signs[1]} (anatolian): install" in text
-    assert "fonts-noto-core" in text
-    assert "fonts-noto-cjk" in export.missing_font({"\N{HIRAGANA LETTER KA}", "\u3099"})
-    assert "\n" not in text
 
 
 def build(attention, dropout=0.0, backward=False):
@@ -166,18 +117,6 @@ def test_a_word_is_right_or_wrong():
         evaluation.score(found, right[:3])
 
 
-def test_the_recipe_depends_on_the_number_of_words():
-    def recipe(words, *options):
-        return command.choose(command.parse([*options]), words)
-
-    files = ["--data", "x", "--language", "fre"]
-    large, small = recipe(8_000, *files), recipe(800, *files)
-    assert (large.units, large.dropout, large.steps) == (128, 0.3, 20 * 250)
-    assert (small.units, small.dropout, small.steps) == (128, 0.5, 2_000)
-    assert recipe(800, *files, "--dropout", "0", "--steps", "7").steps == 7
-    assert recipe(4_000).steps == 1_000
-
-
 SMALL = ["--units", "5", "--steps", "6", "--beam", "2", "--dropout", "0.3"]
 
 
@@ -186,17 +125,6 @@ def words(monkeypatch):
     """Few words, and epochs of two steps."""
     monkeypatch.setattr(data, "INVENTED", (90, 7, 7))
     monkeypatch.setattr(command, "EPOCH", 2)
-
-
-def test_the_summary_counts_the_parameters_of_all_models(words, tmp_path, monkeypatch):
-    model = types.SimpleNamespace(count_params=lambda: 5)
-    monkeypatch.setattr(command, "train", lambda *_: (model, 1.0))
-    monkeypatch.setattr(command, "judge", lambda *_: ([], {}))
-    for name in ("Pronouncer", "report", "save"):
-        monkeypatch.setattr(command, name, lambda *_: None)
-    command.main(["--ensemble", "2", "--output", str(tmp_path)])
-    summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    assert summary["parameters"] == 10
 
 
 @pytest.mark.parametrize(

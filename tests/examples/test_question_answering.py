@@ -51,34 +51,6 @@ def quick(monkeypatch):
 # --- text ----------------------------------------------------------------------------------------
 
 
-def test_tokens_and_their_bytes():
-    texts = ("“Don't” – 北京, naïve  U.S.\u00a010th\0.", "", " \n\v")
-    found, starts, ends = text.tokenize(list(texts))
-    words = [token.decode() for token in found[0].numpy()]
-    assert words == [
-        *("“", "Don", "'", "t", "”", "–", "北京", ",", "naïve", "U", ".", "S", ".", "10th", "."),
-    ]
-    for word, start, end in zip(words, starts[0].numpy(), ends[0].numpy(), strict=True):
-        assert texts[0].encode()[start:end].decode() == word
-    assert found.row_lengths().numpy().tolist() == [15, 0, 0]
-
-
-def test_vocabulary():
-    learned = questions.learn_vocabulary(["The cat, the É cat ran é .", "The ."], 4)
-    tokens = tf.ragged.constant([["THE", "É", "ran"], ["dog", "the", "zz", "a" * 100]])
-    ids, characters = (x.flat_values.numpy() for x in learned(tokens))
-    assert ids[0] == ids[4] == 1
-    assert 1 <= ids[1] <= 4
-    # Unknown words stay distinct, and all ids are below the reported size.
-    assert ids[2] > 4
-    assert len({*ids[[2, 3, 5]]}) > 1
-    assert ids.max() < learned.sizes[0] == 5 + questions.UNKNOWN_WORDS
-    assert characters.shape == (7, questions.WORD_LENGTH)
-    assert characters[0, 1] != characters[4, 1]  # H and h
-    assert characters[5, 0] == characters[5, 1] == learned.sizes[1] - 1  # never seen
-    assert not characters[5, 2:].any()
-
-
 def test_a_span_is_cut_out_of_the_original_text(examples):
     within = Example("a", "Zoë paid 1950s-style prices.", "When?", ("1950",), 9)
     data = make_questions([*examples, within], (400, 50))
@@ -203,78 +175,7 @@ def test_what_a_flow_returns(flow, quick):
     assert (output if flow == "none" else output[0]).shape[-1] == merged * 8
 
 
-@pytest.mark.slow
-def test_strings_in_answers_out(examples, quick):
-    known = make_vocabulary(examples)
-    _, answerer = bidaf.build_model(known.sizes, 4, "both", 0.0, 3)
-    serve = tf.function(evaluation.make_serve(answerer, known), autograph=False)
-    texts = [examples[0].passage, "", "北京 – naïve Zoë", " "]
-    asked = [examples[0].question, "Who?", "", ""]
-    found = {k: v.numpy() for k, v in serve(tf.constant(texts), tf.constant(asked)).items()}
-    for n, passage in enumerate(texts):
-        cut = passage.encode()[found["start_byte"][n] : found["end_byte"][n]]
-        assert cut == found["answer"][n]
-        cut.decode()
-    assert found["answer"][1] == found["answer"][3] == b""
-    assert found["answer"][0]
-    assert found["answer"][2]
-    assert serve(tf.constant([], "string"), tf.constant([], "string"))["answer"].shape == (0,)
-    alone = serve(tf.constant(texts[1:2]), tf.constant(asked[1:2]))
-    assert alone["answer"].numpy().tolist() == [b""]
-    data = questions.Questions(examples[:1], known)
-    direct = answerer.predict_on_batch(data.inputs(np.array([0])))
-    assert data.cut(0, direct["start"][0], direct["end"][0]).encode() == found["answer"][0]
-    np.testing.assert_allclose(found["probability"][0], direct["probability"][0], rtol=1e-4)
-    sums = found["context_to_query"][0, : data.lengths[0, 1]].sum(axis=1)
-    np.testing.assert_allclose(sums, 1, atol=1e-5)
-    np.testing.assert_allclose(found["query_to_context"].sum(axis=1), [1, 0, 0, 0], atol=1e-5)
-
-
 # --- training ------------------------------------------------------------------------------------
-
-
-def run_small(output, patch, examples, at=None):
-    """Trains for six steps and saves after every second one; dies after `at` steps of this run.
-
-    Returns what was learned and answered, without times, and the weights of the answering model.
-    """
-    saved, steps = [], []
-
-    class Killing(keras.callbacks.SwapEMAWeights):
-        def on_train_batch_end(self, batch, logs=None):
-            steps.append(batch)
-            if len(steps) == at:
-                raise Killed
-
-    patch.setattr(keras.callbacks, "SwapEMAWeights", Killing)
-    patch.setattr(command, "load_data", lambda arguments: (examples[:32], examples[32:]))
-    patch.setattr(command, "save", lambda answerer, *_: saved.extend(answerer.get_weights()))
-    sizes = ["--units", "3", "--batch-size", "8", "--steps", "6", "--save-every", "2"]
-    command.main(["--data", "x", *sizes, "--output", str(output)])
-    folder = output / "both"
-    summary = json.loads((folder / "summary.json").read_text())
-    for timed in ("seconds_a_step", "answer_seconds"):
-        del summary[timed]
-    return (summary, (folder / "predictions.json").read_text()), saved, len(steps)
-
-
-# `CSVLogger` does not close its file where `fit` ends with an error.
-@pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
-@pytest.mark.slow
-def test_a_killed_run_ends_with_the_same_averaged_weights(tmp_path, examples, quick, monkeypatch):
-    whole, weights, steps = run_small(tmp_path / "whole", monkeypatch, examples)
-    assert steps == whole[0]["steps"] == 6
-    with pytest.raises(Killed):
-        run_small(tmp_path / "parts", monkeypatch, examples, at=3)
-    gc.collect()
-    again, same, steps = run_small(tmp_path / "parts", monkeypatch, examples)
-    assert steps == 4
-    finished, still, steps = run_small(tmp_path / "parts", monkeypatch, examples)
-    assert steps == 0
-    assert whole == again == finished
-    for x, y, z in zip(weights, same, still, strict=True):
-        np.testing.assert_array_equal(x, y)
-        np.testing.assert_array_equal(x, z)
 
 
 # --- command line --------------------------------------------------------------------------------
@@ -306,28 +207,6 @@ def test_bad_data_is_refused_before_anything_is_written(tmp_path):
     squad_file(train)
     message = refused(tmp_path, "--max-passage", "2")
     assert "0 questions to train on; left out: 1 with passage of more than 2 tokens" in message
-
-
-def run_example(output, *more, **options):
-    started = [sys.executable, "-m", "examples.question_answering", "--output", str(output), *more]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8"}
-    run = subprocess.run(started, **pipes, **options, check=False)
-    assert run.returncode == 0, run.stdout
-    return run.stdout
-
-
-@pytest.mark.exhaustive
-def test_the_command_without_options_learns_and_serves(tmp_path):
-    printed = run_example(tmp_path)
-    assert "difference after reloading " in printed
-    assert "The reloaded SavedModel agrees: answer and probability equal" in printed
-    folder = tmp_path / "both"
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    assert summary["exact_match"] >= 95 > summary["without_attention"]["exact_match"]
-    assert summary["questions"] == 1000
-    predictions = json.loads((folder / "predictions.json").read_text(encoding="utf-8"))
-    assert {e.id for e in passages.make_sets((8000, 1000), seed=1)[1]} == set(predictions)
-    assert (folder / "attention.png").read_bytes().startswith(b"\x89PNG")
 
 
 def write_questions(folder, size):
@@ -365,20 +244,3 @@ def test_files_without_attention(tmp_path, quick, capsys):
     train.write_text(train.read_text(encoding="utf-8").replace("?", " now?"), encoding="utf-8")
     with pytest.raises(SystemExit, match="other settings \\(training data"):
         command.main(arguments)
-
-
-@pytest.mark.exhaustive
-def test_a_run_of_another_backend_is_finished(tmp_path):
-    """JAX trains for two epochs and shows the progress; TensorFlow exports."""
-    pytest.importorskip("jax", reason="JAX is not installed")
-    write_questions(tmp_path, 60)
-    more = ["--data", str(tmp_path), "--units", "4", "--steps", "4", "--batch-size", "20"]
-    printed = []
-    for backend in ("jax", "tensorflow"):
-        environment = {**os.environ, "KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu"}
-        more = [*more, "--save-every", "2"]
-        printed.append(run_example(tmp_path / "output", *more, env=environment))
-    assert "Epoch 2/2" in printed[0]
-    assert "The SavedModel needs the TensorFlow backend" in printed[0]
-    assert "Resuming after epoch 2" in printed[1]
-    assert "The reloaded SavedModel agrees" in printed[1]

@@ -93,63 +93,6 @@ def test_each_part_of_the_digits_has_recordings_of_its_own(tmp_path):
     assert set(found.make_text(rng, 400)) == set("0123456789")
 
 
-def test_a_speaker_who_is_held_out_is_in_the_test_set_alone(tmp_path):
-    """Bob is louder."""
-    for speaker, louder in (("ann", 0.0), ("bob", 0.4), ("eve", 0.0)):
-        for digit in "0123456789":
-            for n in (0, 5, 8):
-                samples = np.full(400, 0.1 + louder)
-                sound.write_wav(tmp_path / f"{digit}_{speaker}_{n}.wav", samples)
-    found, rng = data.Digits(tmp_path).without("bob"), np.random.default_rng(1)
-    assert (found.voices, found.judged) == (["ann", "eve"], ["bob"])
-    for part, loudness in (("train", 0.1), ("valid", 0.1), ("test", 0.5)):
-        heard = [found.say("7", rng, part).max() for _ in range(9)]
-        np.testing.assert_allclose(heard, loudness, atol=6 * data.NOISE)
-    assert found.digest != data.Digits(tmp_path).digest
-    with pytest.raises(SystemExit, match=r"--held-out-speaker max: .* are ann, bob, eve"):
-        data.Digits(tmp_path).without("max")
-    with pytest.raises(SystemExit, match="one of at least two speakers"):
-        data.Digits(tmp_path).with_voice("ann").without("ann")
-
-
-def test_the_command_holds_a_speaker_out(tmp_path, monkeypatch, capsys):
-    made = mock.Mock(side_effect=Killed)
-    monkeypatch.setattr(command, "make_data", made)
-    recordings = "--data", str(make_recordings(tmp_path))
-    with pytest.raises(Killed):
-        run(tmp_path / "out", "listen", *recordings, "--held-out-speaker", "ann")
-    assert made.call_args.args[1].voices == ["bob"]
-    for options in (["listen"], ["speak", *recordings], recordings):
-        with pytest.raises(SystemExit):
-            command.parse([*options, "--held-out-speaker", "ann"])
-        assert "--held-out-speaker goes with listen and --data" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(("steps", "epochs", "last"), [(94, 20, 4), (94, 40, 4), (1, 1, 1)])
-def test_the_averages_are_explained(steps, epochs, last, capsys):
-    """The share of the initial weights is 0.998 to the power of the steps: a half after 346."""
-    training.explain_ema(training.moving_average(0.998, epochs * steps), steps)
-    assert f"most of them until epoch {last}, so it begins far" in capsys.readouterr().out
-
-
-def test_weights_in_silence_are_remarked(monkeypatch, capsys):
-    """Sixty frames of silence, then sixteen of sound: the first letter is read at their begin."""
-    frames = np.concatenate([np.zeros((60, sound.MELS)), np.ones((16, sound.MELS))])
-    weights = np.eye(19)[[0, 15, 18]]  # of steps of four frames; the last row is the end
-    np.testing.assert_array_equal(evaluation.silence_around(frames, weights), [60, 0, 0])
-    assert evaluation.silence_around(0 * frames, weights).min() > 60
-    heard = [("ab", weights)]
-    monkeypatch.setattr(evaluation, "_corpus", lambda *_: (["ab"], [frames]))
-    monkeypatch.setattr(evaluation, "listen", lambda *_: heard)
-    options = mock.Mock(beam=1)
-    evaluation.judge_listener(None, LANGUAGE, options, 2)
-    found = capsys.readouterr().out
-    assert "Remark: 50% of the letters have their largest weights in silence, 60 frames" in found
-    heard[0] = "ab", np.eye(19)[[15, 17, 0]]
-    evaluation.judge_listener(None, LANGUAGE, options, 2)
-    assert "Remark" not in capsys.readouterr().out
-
-
 def test_recordings_that_lack_something_are_refused(tmp_path):
     with pytest.raises(SystemExit, match=r"no recording such as 7_george_12\.wav"):
         data.Digits(tmp_path)
@@ -177,18 +120,6 @@ def test_a_run_with_other_recordings_is_refused(tmp_path, monkeypatch):
         run(tmp_path, *both)
     with pytest.raises(Killed):  # not refused: it reads the recordings of another voice alone
         run(tmp_path, *bob)
-
-
-def test_a_listener_that_is_no_model(tmp_path):
-    path = tmp_path / "a.keras"
-    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(50)])
-    model.save(path)
-    broken = bytearray(path.read_bytes())
-    broken[-2000] ^= 255  # in the weights, so that their checksum is wrong
-    for content in (b"nothing", broken):
-        path.write_bytes(content)
-        with pytest.raises(SystemExit, match=r"a\.keras is not a model that `listen` has saved"):
-            evaluation.load_listener(path)
 
 
 def test_letters_that_differ():
@@ -257,15 +188,6 @@ def test_losses_of_alignments(name):
         assert float(total) > 0
 
 
-def test_stepwise_attention_starts_at_the_pace_of_the_task():
-    """A letter has 2.5 steps: one of them, and 1.5 more."""
-    for hard in (False, True):
-        attention = model.make_attention("stepwise", 4, 0.4, hard=hard)
-        assert isinstance(attention, StepwiseMonotonicAttention)
-        assert attention.hard == hard
-        assert attention.initial_offset == pytest.approx(np.log(1.5))
-
-
 def test_a_free_run_repeats_the_model():
     keras.utils.set_random_seed(1)
     built = model.build_speaker(model.make_attention("location", 4, 0.5), LETTERS, 8)
@@ -294,14 +216,6 @@ def test_noise_begins_in_the_second_half():
         sizes.append(np.abs(attention.sample_noise(memory, 5)).max())
     assert sizes[:2] == [0, 0]
     assert min(sizes[2:]) > 0.1
-
-
-def test_the_prenet_drops_frames_in_training_alone():
-    prenet = model.build_prenet(64)
-    frames = np.ones((1, 1, sound.MELS), "float32")
-    dropped, seen = ([prenet(frames, training=x) for _ in range(2)] for x in (True, False))
-    assert not np.array_equal(*dropped)
-    assert np.array_equal(*seen)
 
 
 SMALL = {"utterances": 12, "batch-size": 4, "units": 8, "longest": 3, "beam": 2, "epochs": 1}

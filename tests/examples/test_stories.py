@@ -46,11 +46,6 @@ def test_a_file_is_read(tmp_path, change):
     assert reading.read(write(tmp_path, change(FILE))) == QUESTIONS
 
 
-def test_a_question_may_come_before_any_sentence(tmp_path):
-    path = write(tmp_path, "1 Who?\tnobody\n2 It rains.\n3 Does it?\tyes\t2\n")
-    assert [q.story for q in reading.read(path)] == [(), ("It rains.",)]
-
-
 @pytest.mark.parametrize(
     ("lines", "line", "fragment"),
     [
@@ -73,11 +68,6 @@ def test_a_bad_line_is_named(tmp_path, lines, line, fragment):
     assert message.startswith(f"{path}, line {line}: ")
     assert fragment in message
     assert message.endswith("Nothing was written.")
-
-
-def test_a_file_without_questions_is_refused(tmp_path):
-    with pytest.raises(SystemExit, match="holds no question"):
-        reading.read(write(tmp_path, "1 Ann went out.\n"))
 
 
 def test_folders_that_cannot_be_used(tmp_path):
@@ -153,11 +143,6 @@ def test_generated_questions_have_their_answers(facts):
     assert max(len(q.story) for q in questions) <= 50
 
 
-def test_generated_questions_are_those_of_their_seed():
-    assert generator.make(20, 2, seed=1) == generator.make(20, 2, seed=1)
-    assert generator.make(20, 2, seed=1) != generator.make(20, 2, seed=2)
-
-
 # --- ids -----------------------------------------------------------------------------------------
 
 
@@ -181,37 +166,6 @@ def test_encoded_is_the_text():
     assert [words_of(encoder, [word]) for word in encoded.answers] == ["out", "ann,bob", "no"]
     # A memory shorter than the story holds the last sentences.
     assert np.array_equal(encoded.inputs(memory=2)[0], story[:, -2:])
-
-
-def test_what_the_model_cannot_know_is_told(capsys):
-    encoder = data.Encoder(QUESTIONS)
-    asked = [
-        Question(("Ann ran out.", "Ann ran out."), "Where is Zoe?", "Out", ()),
-        Question((), "Who?", "zoe", ()),
-    ]
-    encoded = encoder.encode(asked)
-    encoder.tell("task 7", encoded, memory=1)
-    assert capsys.readouterr().out.strip().split("; ") == [
-        "task 7, 2 questions",
-        "words that were not seen in training: 3",
-        "answers outside the vocabulary: 1",
-        "empty stories: 1",
-        "sentences that fall out of the memory, the oldest of their stories: 1",
-    ]
-    assert encoded.answers.tolist() == [encoder.listed.index("out") + 1, -1]
-    story, _ = encoded.inputs(memory=5)
-    assert words_of(encoder, story[0, -1]) == "ann ? out"
-    assert not story[1].any()
-    encoder.tell("task 7", encoder.encode(QUESTIONS), memory=50)
-    assert not capsys.readouterr().out
-
-
-def test_a_line_of_two_sentences_is_two():
-    asked = [Question(("It is. It was.",), "Is it? So?", "no", ())]
-    encoder = data.Encoder(asked)
-    story, question = encoder.encode(asked).inputs(memory=9)
-    assert [words_of(encoder, sentence) for sentence in story[0]] == ["it is", "it was"]
-    assert words_of(encoder, question[0]) == "is it so"
 
 
 def test_a_model_of_several_tasks_has_the_last_tenth_of_each_for_validation():

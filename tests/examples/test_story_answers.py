@@ -90,13 +90,6 @@ def test_an_answer_is_a_known_word():
     np.testing.assert_allclose(losses, [*expected, np.nan], rtol=1e-6)
 
 
-@pytest.mark.slow
-def test_a_process_that_ends_unexpectedly_ends_the_run(monkeypatch):
-    monkeypatch.setattr(memn2n, "train_in_process", os._exit)
-    with pytest.raises(SystemExit, match=r"fewer --jobs need less.*Finished models are kept"):
-        list(memn2n.train_all({"one": (3,), "two": (3,)}, 2))
-
-
 # --- results -------------------------------------------------------------------------------------
 
 
@@ -130,14 +123,6 @@ def data_path(tmp_path_factory):
             path = folder / f"qa{number}_made-up-{number}_{kind}.txt"
             path.write_text("\n".join(lines) + "\n")
     return folder
-
-
-# Where a shell has started the tests in the background, they and what they start ignore Ctrl-C.
-INTERRUPTIBLE = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
 
 
 def start(data_path, output, *more, **options):
@@ -181,37 +166,6 @@ def test_what_a_run_prints_and_writes(whole_run):
 
 
 @pytest.mark.slow
-def test_the_saved_model_takes_any_strings(whole_run, data_path):
-    output, _ = whole_run
-    model = tf.saved_model.load(output / "task-1" / "saved_model")
-    serve = model.signatures["serving_default"]
-    questions = reading.read(data_path / "qa1_made-up-1_test.txt")[:5]
-    longest = max(len(q.story) for q in questions)
-    texts = [" ".join(q.story) for q in questions]
-    asked = [q.text for q in questions]
-    texts += ["", "... !", "北京 is\x00 far. " * 40, texts[0].replace("walked", "flew")]
-    asked += ["Where is Ines?", "", "Who\n?", asked[0]]
-    found = serve(story=tf.constant(texts), question=tf.constant(asked))
-    assert found["hop_weights"].shape[:2] == (9, 2)
-    assert np.isfinite(found["probability"]).all()
-    assert found["forgotten_sentences"][5:7].numpy().tolist() == [0, 0]
-    assert found["forgotten_sentences"][7].numpy() > 40 - 2 * longest > 0
-    # "is" is known from questions.
-    unknown = [0] * 7 + [2 * 40 + 1, texts[0].count("walked")]
-    assert found["unknown_words"].numpy().tolist() == unknown
-    for row, question in enumerate(questions):
-        begins, ends = found["start_byte"][row].numpy(), found["end_byte"][row].numpy()
-        spans = [texts[row][b:e] for b, e in zip(begins, ends, strict=True) if e > b]
-        assert spans == list(question.story)
-    # A question alone gets the same answer as in a batch.
-    alone = serve(story=tf.constant(texts[3:4]), question=tf.constant(asked[3:4]))
-    assert alone["answer"][0] == found["answer"][3]
-    np.testing.assert_allclose(alone["probability"][0], found["probability"][3], rtol=1e-5)
-    nothing = serve(story=tf.constant([], tf.string), question=tf.constant([], tf.string))
-    assert nothing["answer"].shape == (0,)
-
-
-@pytest.mark.slow
 def test_finished_models_are_kept(whole_run, data_path, monkeypatch, capsys):
     output, _ = whole_run
     asked = []
@@ -237,60 +191,6 @@ def test_one_model_of_all_tasks(data_path, tmp_path, capsys):
     (result,) = json.loads((tmp_path / "results.json").read_text())
     assert set(result["test_errors"]) == {"1", "2"}
     assert (tmp_path / "joint" / "hops.png").exists()
-
-
-def children(process):
-    """The children of a process, and their children."""
-    path = pathlib.Path(f"/proc/{process}/task/{process}/children")
-    found = [int(child) for child in path.read_text().split()]
-    return found + [other for child in found for other in children(child)]
-
-
-def running(process):
-    path = pathlib.Path(f"/proc/{process}/stat")
-    return path.exists() and path.read_text().rsplit(")", 1)[1].split()[0] != "Z"
-
-
-@pytest.mark.exhaustive
-@pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="Linux only")
-def test_a_killed_run_leaves_no_process_and_resumes(data_path, tmp_path):
-    output = tmp_path / "killed"
-    more = ["--hops", "1", "--repeats", "2", "--jobs", "2", "--units", "7", "--epochs", "30"]
-    with start(data_path, output, *more) as run:
-        wait_for((output / "results.json").exists)
-        started = children(run.pid)
-        run.send_signal(signal.SIGKILL)
-    assert started
-    wait_for(lambda: not any(map(running, started)))
-    before = json.loads((output / "results.json").read_text())
-    assert 1 <= len(before) < 4
-    with start(data_path, output, *more) as run:
-        printed, _ = run.communicate()
-    assert run.returncode == 0, printed
-    assert f"models to train: {4 - len(before)} of 4" in printed
-    after = json.loads((output / "results.json").read_text())
-    assert after[: len(before)] == before
-    assert len(after) == 4
-
-
-@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
-@pytest.mark.parametrize(
-    "jobs",
-    [pytest.param("1", marks=pytest.mark.exhaustive), pytest.param("2", marks=pytest.mark.slow)],
-)
-def test_a_run_is_stopped_by_ctrl_c(jobs, data_path, tmp_path):
-    more = ["--hops", "1", "--epochs", "100000", "--jobs", jobs]
-    with start(data_path, tmp_path, *more, start_new_session=True) as run:
-        for line in run.stdout:
-            if "models to train" in line:
-                break
-        wait_for((tmp_path / "results.json").parent.exists)
-        # The terminal sends Ctrl-C to all processes.
-        os.killpg(run.pid, signal.SIGINT)
-        rest, _ = run.communicate(timeout=600)
-    assert run.returncode == 1
-    assert rest.strip().endswith("stopped; run the same command again to resume.")
-    assert not (tmp_path / "task-1").exists()
 
 
 # --- command line --------------------------------------------------------------------------------
