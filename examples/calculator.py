@@ -25,7 +25,6 @@ TRAIN_SIZE, TEST_SIZE = 30_000, 500
 UNITS, EPOCHS, BATCH_SIZE, LEARNING_RATE = 64, 5, 100, 0.007
 CHARACTERS = "^$0123456789+-"  # "^" begins and "$" ends a result
 START, END = 1, 2
-PLACES = ("ones", "tens", "hundreds", "thousands")
 PICTURE = pathlib.Path("output/calculator.png")
 
 # `--help` explains this script, and trains nothing.
@@ -122,7 +121,7 @@ n = int(np.argmax(right))
 figure = plot_attention(
     found.weights[n, : len(predictions[n]), : len(sources[test][n])],
     list(sources[test][n]),
-    [f"{x} ({place})" for x, place in zip(predictions[n][::-1], PLACES, strict=False)],
+    list(predictions[n][::-1]),
     title=f"What the decoder reads while it writes {sources[test][n]} = {predictions[n]}",
 )
 figure.axes[0].set(xlabel="characters that it reads", ylabel="digits that it writes")

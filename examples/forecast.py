@@ -90,8 +90,6 @@ test_inputs, truth = [x[test] for x in inputs], future[test]
 predictions = model.predict(test_inputs, verbose=0)[:, :, 0]
 zeros_predictions = model.predict([*map(np.nan_to_num, test_inputs)], verbose=0)[:, :, 0]
 same_hours = np.ma.masked_invalid(history[test].reshape(len(truth), -1, 24)).mean(axis=1)
-for n, hour in enumerate((0, 8, 16)):
-    print(f"in {hour:2} hours: forecast {predictions[n, hour]:4.1f}, truth {truth[n, hour]:4.1f}")
 error = np.abs(predictions - truth).mean()
 zeros_error = np.abs(zeros_predictions - truth).mean()
 same_hours_error = np.abs(same_hours - truth).mean()

@@ -7,15 +7,9 @@ A translator of written dates learns on all devices of a machine, or of several,
 --model-parallel 2, two devices also share the weights (`keras_attention.distribution`). Without
 GPUs, four simulated devices share the processor.
 
-On several machines, start this script once for each process; under srun nothing else is needed,
-elsewhere set these variables:
-
-    KERAS_DISTRIBUTION_JOB_ADDRESSES   HOST:PORT of process 0
-    KERAS_DISTRIBUTION_NUM_PROCESSES   how many processes there are
-    KERAS_DISTRIBUTION_PROCESS_ID      the number of this one, from 0
-
-Process 0 writes a checkpoint after each epoch into --output, which every machine must see. If a
-process dies, the others stop, and the same command resumes.
+On several machines, start this script once for each process, under srun or with the variables of
+docs/howto/devices.md. Process 0 writes a checkpoint after each epoch into --output, which every
+machine must see. If a process dies, the others stop, and the same command resumes.
 """
 
 import argparse

@@ -77,13 +77,6 @@ def build(hp):
     return model
 
 
-def describe(hp):
-    """The hyperparameters that a configuration uses, in one line."""
-    used = {x.name: hp.values[x.name] for x in hp.space if hp.is_active(x)}
-    shown = {name: f"{x:.4g}" if isinstance(x, float) else x for name, x in used.items()}
-    return ", ".join(f"{name} {x}" for name, x in shown.items())
-
-
 def main():
     train, valid, test = make_dates()
     tuner = keras_tuner.BayesianOptimization(
@@ -100,14 +93,14 @@ def main():
     tuner.search(*train, validation_data=valid, **options, verbose=2)
     trials = completed_trials(tuner)  # the best one first
     for trial in trials:
-        print(f"{trial.score:.3f} of the characters: {describe(trial.hyperparameters)}")
+        print(f"{trial.score:.3f} of the characters: {trial.hyperparameters.values}")
     default = keras_tuner.HyperParameters()
     build(default)  # registers the search space
     for name, hp in {"default": default, "best": trials[0].hyperparameters}.items():
         model = build(hp)
         model.fit(*train, **options, verbose=0)
         right = model.evaluate(*test, verbose=0, return_dict=True)["whole_dates"]
-        print(f"{name}: {right:.1%} of {TEST_SIZE} new dates right ({describe(hp)})")
+        print(f"{name}: {right:.1%} of {TEST_SIZE} new dates right, {hp.values}")
 
 
 if __name__ == "__main__":

@@ -27,8 +27,9 @@ from examples.common.files import Results, check_classes, fingerprint, make_fold
 from examples.common.training import reseed, warmup_cosine
 
 TRAIN, TEST = 200, 500  # bags of digits
-EPOCHS = 5  # the parts of a training
-WEIGHT_DECAY = 0.1  # times the learning rate
+EPOCHS, STEPS = 5, 100  # a training has five parts
+LEARNING_RATE, WEIGHT_DECAY = 0.003, 0.1  # the highest; times the learning rate
+HIDDEN, MEMBERS = (64,), 5  # widths before the pooling; networks that vote
 FREE = ("data", "pooling", "repeats", "output")
 
 
@@ -40,28 +41,21 @@ def parse(argv):
     add("--folds", type=types.between(int, 2), default=10, help="(%(default)s)")
     text = "of all folds, in another order (%(default)s)"
     add("--repeats", type=types.count, default=1, help=text)
-    text = f"batches of a training (%(default)s); rounded up to a multiple of {EPOCHS}"
-    add("--steps", type=types.count, default=500, help=text)
-    add("--learning-rate", type=types.number, default=0.003, help="the highest (%(default)s)")
-    text = "widths before the pooling (%(default)s)"
-    add("--hidden", nargs="*", type=types.count, default=[64], help=text)
     add("--drop-instances", type=types.share, help="share hidden in training (digits 0.3, else 0)")
-    add("--members", type=types.count, default=5, help="networks that vote (%(default)s)")
     add("--seed", type=types.seed, default=1, help="of all random numbers (%(default)s)")
     add("--output", default="output/bags", help="folder for the results (%(default)s)")
     options = parser.parse_args(argv)
     if options.data == "":
         parser.error("--data needs a path")
-    options.steps = EPOCHS * -(-options.steps // EPOCHS)
     return types.fill(options, {"drop_instances": 0.0 if options.data else 0.3})
 
 
 def build(bags, pooling, options):
     """A compiled model, its reader, and a function that makes twins of the model."""
-    sizes = bags.instances.shape[1], len(bags.classes), pooling, options.hidden
-    sizes += options.drop_instances, options.members
+    sizes = bags.instances.shape[1], len(bags.classes), pooling, HIDDEN
+    sizes += options.drop_instances, MEMBERS
     model, reader = build_model(*sizes)
-    rate = warmup_cosine(options.learning_rate, options.steps, last=0.0)
+    rate = warmup_cosine(LEARNING_RATE, EPOCHS * STEPS, last=0.0)
     optimizer = keras.optimizers.AdamW(rate, weight_decay=WEIGHT_DECAY)
     optimizer.exclude_from_weight_decay(var_names=["bias"])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -69,12 +63,12 @@ def build(bags, pooling, options):
     return model, reader, lambda: build_model(*sizes)[0]
 
 
-def train(model, make_twin, bags, chosen, seed, options):
+def train(model, make_twin, bags, chosen, seed):
     """Fits a compiled model to some bags, from new weights."""
     keras.utils.set_random_seed(seed)
     restart(model, make_twin())
     reseed(model, seed, 0)
-    batches = bags.training(chosen, options.members, options.steps // EPOCHS, seed)
+    batches = bags.training(chosen, MEMBERS, STEPS, seed)
     model.fit(batches, epochs=EPOCHS, shuffle=False, verbose=0)  # the batches are shuffled
 
 
@@ -103,7 +97,7 @@ def main(argv=None):
                 if results.find(pooling=pooling, **names):
                     continue
                 seed = 1000 * (options.seed + names["repeat"]) + names["fold"]
-                train(model, make_twin, scaled, chosen, seed % 2**32, options)
+                train(model, make_twin, scaled, chosen, seed % 2**32)
                 entry = evaluation.evaluate(reader, scaled, test)
                 if names == {"repeat": 1, "fold": 1}:
                     folder = make_folder(output / pooling)

@@ -23,8 +23,7 @@ def pool(x, mask, kind):
 
 @keras.saving.register_keras_serializable(package="keras_attention_examples")
 class DropInstances(layers.Layer):
-    """Hides a share of each bag in training, `(B, T)` to `(B, T)`, unless fewer than `LEAST` are
-    left.
+    """Hides a share of each bag in training, unless fewer than `LEAST` instances are left.
 
     One clear instance tells the class. A model that loses it now and then must find the others too.
     """
@@ -49,9 +48,8 @@ def build_model(features, classes, pooling, hidden, drop_instances, members):
     """Builds the model that is trained, and a reader on the same layers that shows the weights.
 
     Both take `instances` `(B, T, D)` and `mask` `(B, T)`. The model returns the logits of all
-    members, networks that learn side by side and vote, `(B, members, classes)`. The reader returns
-    the means over the members: `probabilities` `(B, classes)` and, of attention, `weights` `(B,
-    T)`. `hidden` are the widths before the pooling.
+    members, networks that vote, `(B, members, classes)`. The reader returns their means:
+    `probabilities` `(B, classes)` and, of attention, `weights` `(B, T)`.
     """
     instances = keras.Input((None, features), name="instances")
     mask = keras.Input((None,), dtype="bool", name="mask")

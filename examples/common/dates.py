@@ -14,46 +14,23 @@ MONTHS, WEEKDAYS = list(calendar.month_name)[1:], list(calendar.day_name)
 UNITS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"]
 TEENS = ["tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth"]
 TEENS += ["seventeenth", "eighteenth", "nineteenth"]
-ORDINALS = [
-    *UNITS,
-    *TEENS,
-    "twentieth",
-    *(f"twenty-{unit}" for unit in UNITS),
-    "thirtieth",
-    "thirty-first",
-]
-FORMATS = (
-    "{day} {month} {year}",
-    "{month} {day}, {year}",
-    "{nth} of {month} {year}",
-    "{month} {nth}, {year}",
-    "{weekday}, {day} {month} {year}",
-    "{weekday}, {month} {nth} {year}",
-    "the {ordinal} of {month}, {year}",
-    "{month} the {ordinal} {year}",
-    "{year}, {month} {day}",
-    "{day} {short} {year}",
-    "{short} {day} {year}",
-    "{day}. {month} {year}",
-    "{day}.{number}.{year}",
-    "{day:02d}/{number:02d}/{year}",
-    "in {year} on the {nth} of {month}",
-)
+ORDINALS = [*UNITS, *TEENS, "twentieth", *(f"twenty-{unit}" for unit in UNITS)]
+ORDINALS += ["thirtieth", "thirty-first"]
+FORMATS = "{day} {month} {year}", "{month} {day}, {year}", "{nth} of {month} {year}"
+FORMATS += "{month} {nth}, {year}", "{weekday}, {day} {month} {year}"
+FORMATS += "{weekday}, {month} {nth} {year}", "the {ordinal} of {month}, {year}"
+FORMATS += "{month} the {ordinal} {year}", "{year}, {month} {day}", "{day} {short} {year}"
+FORMATS += "{short} {day} {year}", "{day}. {month} {year}", "{day}.{number}.{year}"
+FORMATS += "{day:02d}/{number:02d}/{year}", "in {year} on the {nth} of {month}"
 
 
 def write(date, pattern):
     """Writes a `datetime.date` in one of the `FORMATS`."""
-    month = MONTHS[date.month - 1]
-    return pattern.format(
-        day=date.day,
-        nth=f"{date.day}{_suffix(date.day)}",
-        ordinal=ORDINALS[date.day - 1],
-        month=month,
-        short=month[:3],
-        number=date.month,
-        year=date.year,
-        weekday=WEEKDAYS[date.weekday()],
-    )
+    day, month = date.day, MONTHS[date.month - 1]
+    suffix = "th" if 11 <= day <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
+    names = {"day": day, "month": month, "short": month[:3], "number": date.month}
+    names |= {"nth": f"{day}{suffix}", "ordinal": ORDINALS[day - 1], "year": date.year}
+    return pattern.format(**names, weekday=WEEKDAYS[date.weekday()])
 
 
 def make_pairs(sizes, seed=0):
@@ -70,10 +47,6 @@ def make_pairs(sizes, seed=0):
         sources = [_vary(write(date, rng.choice(FORMATS)), rng) for date in chosen]
         sets.append((sources, [date.isoformat() for date in chosen]))
     return sets
-
-
-def _suffix(day):
-    return "th" if 11 <= day <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
 
 
 def _vary(text, rng):

@@ -31,9 +31,8 @@ def make_folder(path):
 
 
 def own_folder(path):
-    """Makes a folder for results, and refuses other runs there until this process ends.
-
-    The lock belongs to the operating system, so a killed process leaves none behind.
+    """Makes a folder for results, and refuses other runs there until this process ends or is
+    killed.
     """
     folder = make_folder(path).resolve()
     try:
@@ -63,10 +62,7 @@ def read_text(path):
 
 
 def read_table(path):
-    """Yields the rows of a `.csv` file that are not empty: the first line of each, and its cells.
-
-    Unclosed quotes are refused; otherwise they would swallow the rows that follow.
-    """
+    """Yields the rows of a `.csv` file that are not empty: their first lines, and their cells."""
     csv.field_size_limit(2**31 - 1)
     reader, line = csv.reader(io.StringIO(read_text(path), newline=""), strict=True), 1
     try:
@@ -94,11 +90,7 @@ def check_classes(source, labels, folds, unit):
 
 @contextlib.contextmanager
 def whole_file(path):
-    """Gives the name of a temporary file or folder, which then replaces `path` in one step.
-
-    Raises:
-        SystemExit: the file cannot be written. An earlier file of this name is unchanged.
-    """
+    """Gives the name of a temporary file or folder, which then replaces `path` in one step."""
     temporary, old = (path.with_name(f"{part}-{path.name}") for part in ("tmp", "old"))
     try:
         remove(temporary)
@@ -153,12 +145,7 @@ def fingerprint(*data):
 
 
 class Results:
-    """A list of results in a JSON file, which stays valid if the process is killed at any moment.
-
-    Args:
-        path: the file.
-        settings: everything that the results depend on, as JSON can store it.
-    """
+    """A list of results in a JSON file, which stays valid if the process is killed."""
 
     def __init__(self, path, settings):
         self.path = pathlib.Path(path)

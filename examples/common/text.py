@@ -21,9 +21,8 @@ def tokenize(text):
 def split_sentences(text, longest):
     """Splits a text into sentences, lists of what `tokenize` returns.
 
-    A sentence ends at a line break. It also ends at . ! ? and the like if white space follows, with
-    up to three closing quotes or brackets between. A sentence of more than `longest` words
-    continues as the next one: batches stay narrow, and nothing is lost.
+    A sentence ends at a line break, and at . ! ? and the like before white space, with up to three
+    closing quotes or brackets between. After `longest` words it continues as the next one.
     """
     sentences, last, ended = [], 0, 0
     for token in tokenize(text):
@@ -38,11 +37,8 @@ def split_sentences(text, longest):
 
 
 class Words:
-    """The ids of words. Case is ignored, and the id 0 is left for padding.
-
-    Args:
-        words: a list of strings; the first has the id 1.
-        unknown: the number of ids that other words share by their hash.
+    """The ids of words, from 1 on; 0 is left for padding. Other words share `unknown` ids by their
+    hash.
     """
 
     def __init__(self, words, unknown=1):

@@ -65,13 +65,10 @@ class Batches:
     The order of a pass depends on the seed and the number of the pass alone, so a run that resumes
     reads what the first run would have read. `Resume` sets `epoch`, the epoch to yield.
 
-    Args:
-        split: a function from a NumPy generator, which shuffles, to a list of index arrays, the
-            batches of one pass.
-        read: a function from an index array to a batch, such as `(inputs, targets)`.
-        seed: the seed of all passes.
-        steps: the batches of an epoch of `fit`; None for the batches of the first pass.
-        size: the samples of all batches. If TensorFlow knows it, recurrent layers are faster.
+    `split` turns a NumPy generator into a list of index arrays, the batches of one pass, and `read`
+    turns one of them into a batch, such as `(inputs, targets)`. An epoch of `fit` has so many
+    `steps`, by default those of the first pass. If all batches have the same `size`, and TensorFlow
+    knows it, recurrent layers are faster.
     """
 
     epoch, size = 0, None
@@ -140,10 +137,8 @@ class Resume(keras.callbacks.Callback):
     between the two trains an epoch twice; it restores no batch within an epoch and no state of
     dropout. Here one file holds an epoch, and appears in one step: the optimizer counts the steps.
 
-    Args:
-        folder: a folder for this run alone. A folder of a run with other settings is refused.
-        settings: everything that the weights depend on, as JSON can store it.
-        batches: an object with `steps`, the batches of an epoch, and `epoch`, which it reads next.
+    The folder is for this run alone, and refused if it is of a run with other `settings`:
+    everything that the weights depend on, as JSON can store it.
     """
 
     def __init__(self, folder, settings, batches):

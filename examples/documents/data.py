@@ -106,10 +106,8 @@ class Fold(NamedTuple):
 class Folds:
     """Encoded documents in folds. Each fold has the vocabulary of its training documents.
 
-    A fold is a block of each class in the given order, so that documents about one thing, which
-    often lie next to each other, are either learned or tested. Ten folds of the movie reviews,
-    sorted by file name, are the folds of their authors. A word of the vocabulary occurs `min_count`
-    times.
+    A fold is a block of each class in the given order: documents about one thing often lie next to
+    each other. A word of the vocabulary occurs `min_count` times.
     """
 
     def __init__(self, documents, folds, longest, min_count):

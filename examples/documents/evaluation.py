@@ -80,11 +80,11 @@ def report(results, options, documents):
         if pooling == "attention" and "deciding" in entries[0]:
             mean = np.mean([x["deciding"] for x in entries])
             print(f"  the sentence with the largest weight decides in {mean:.1f}%")
-    attention = found.pop("attention", {})
-    for pooling, scores in found.items():
-        gains = [attention[fold] - scores[fold] for fold in attention.keys() & scores]
-        if gains:
-            print(f"attention over {pooling}: {spread(gains)} points")
+    for pooling in found.keys() - {"attention"} if "attention" in found else ():
+        gains = [
+            x - found[pooling][n] for n, x in found["attention"].items() if n in found[pooling]
+        ]
+        print(f"attention over {pooling}: {spread(gains)} points")
 
 
 def spread(values):

@@ -70,9 +70,7 @@ def train(flow, data, test, sizes, arguments):
     resume = Resume(pathlib.Path(arguments.output) / flow / "checkpoint", settings, batches)
 
     seed_model(arguments.seed)
-    model, answerer = build_model(
-        sizes, arguments.units, flow, arguments.dropout, arguments.max_answer
-    )
+    model, reader = build_model(sizes, arguments.units, flow, arguments.dropout)
     rates = warmup_cosine(arguments.learning_rate, epochs * steps, last=0.05)
     # At its end `fit` puts the moving averages of the weights into the model.
     average = moving_average(arguments.average, epochs * steps)
@@ -87,7 +85,7 @@ def train(flow, data, test, sizes, arguments):
         callbacks=resume.callbacks(),
         verbose=VERBOSE,
     )
-    answers = answer(answerer, test)
+    answers = answer(reader, test, arguments.max_answer)
     summary = {
         "attention": flow,
         "parameters": model.count_params(),
@@ -95,7 +93,7 @@ def train(flow, data, test, sizes, arguments):
         "epochs": epochs * steps * size / len(data.kept),
         **score(answers, test.examples),
     }
-    return answerer, answers, summary
+    return reader, answers, summary
 
 
 def main(argv=None):
@@ -106,7 +104,7 @@ def main(argv=None):
     output = own_folder(pathlib.Path(arguments.output)) / arguments.flow
     given = data, test, vocabulary.sizes, arguments
 
-    answerer, answers, summary = train(arguments.flow, *given)
+    reader, answers, summary = train(arguments.flow, *given)
     write_json(output / "predictions.json", answers)
     if not arguments.data and arguments.flow != "none":
         *_, baseline = train("none", *given)
@@ -115,7 +113,7 @@ def main(argv=None):
     write_json(output / "summary.json", summary)
     # Some questions that have an answer, to show and to compare with the saved model.
     shown = [e for e in sets[1] if answers[e.id] and e.question.strip()][:4]
-    save(answerer, vocabulary, shown or sets[1][:4], output)
+    save(reader, vocabulary, shown or sets[1][:4], arguments.max_answer, output)
 
 
 if __name__ == "__main__":

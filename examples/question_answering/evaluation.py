@@ -16,14 +16,23 @@ ARTICLES = re.compile(r"\b(?:an?|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
-def answer(answerer, data, size=60):
+def answer(reader, data, limit, size=60):
     """Answers all questions: a dictionary from ids to texts."""
     answers = {}
     for rows in data.split(size):
-        found = answerer.predict_on_batch(data.inputs(rows))
-        for n, first, last in zip(rows, found["start"], found["end"], strict=True):
+        found = reader.predict_on_batch(data.inputs(rows))
+        spans = find_spans(found["start"], found["end"], limit)
+        for n, first, last in zip(rows, *spans, strict=True):
             answers[data.examples[n].id] = data.cut(n, first, last)
     return answers
+
+
+def find_spans(start, end, limit):
+    """The spans k .. l of at most `limit` tokens with the largest p1[k] p2[l]."""
+    end = np.pad(end, [(0, 0), (0, limit - 1)], constant_values=-np.inf)
+    scores = start[:, :, None] + np.lib.stride_tricks.sliding_window_view(end, limit, axis=1)
+    first, more = np.divmod(scores.reshape(len(scores), -1).argmax(axis=1), limit)
+    return first, first + more
 
 
 def normalize(text):
@@ -69,18 +78,19 @@ def report(summary, examples, answers):
             print(f"of {summary['questions']:,} unseen questions")
 
 
-def save(answerer, vocabulary, examples, output):
+def save(reader, vocabulary, examples, limit, output):
     """Writes and checks the `.keras` file of a trained model; the first example is drawn."""
     picture = output / "attention.png"
     remove(picture)  # from an earlier run: this one may draw none
     data = Questions(examples, vocabulary)
-    found = write_model(answerer, output / "model.keras", data.inputs(np.arange(len(examples))))
+    found = write_model(reader, output / "model.keras", data.inputs(np.arange(len(examples))))
     if "context_to_query" in found and len(data.passages.starts[0]):
-        draw_flow({name: value[0] for name, value in found.items()}, examples[0], picture)
+        span = [int(x[0]) for x in find_spans(found["start"], found["end"], limit)]
+        draw_flow({name: value[0] for name, value in found.items()}, examples[0], span, picture)
         print(f"{picture}: which words of the question each word looked at")
 
 
-def draw_flow(found, example, path):
+def draw_flow(found, example, span, path):
     """Draws the T x J map of one answer as a PNG, with the passage in lines."""
     tokens, asked = tokenize(example.passage), [x[0] for x in tokenize(example.question)]
     weights = found["context_to_query"][: len(tokens), : len(asked)].T
@@ -89,7 +99,7 @@ def draw_flow(found, example, path):
         # Relative to the largest: a passage has many more words than a question.
         weights = np.concatenate([weights, summary[None] / max(summary.max(), 1e-30)])
         asked.append("query to context")
-    first, last = int(found["start"]), int(found["end"])
+    first, last = span
     answer = example.passage[tokens[first].start() : tokens[last].end()]
     words, marked = [token[0] for token in tokens], range(first, last + 1)
     options = {"title": f"answer: {answer}", "marked": [*marked], "per_line": 28}

@@ -10,7 +10,7 @@ files and a `.keras` file.
     python -m examples.speech speak --attention location --alignment-loss guided
 
 does one of both with another attention, which the loss teaches to read in order. A Viterbi decoder
-of the tones judges what `speak` says, as does the listener in the same --output, or --listener.
+of the tones judges `speak`, as does the listener in the same --output, or --listener.
 
     python -m examples.speech --data DIR
 

@@ -1,8 +1,7 @@
 """Utterances: recordings of digits, and the batches that the speaker and the listener learn from.
 
 The Free Spoken Digit Dataset, https://github.com/Jakobovski/free-spoken-digit-dataset, is a folder
-of files DIGIT_SPEAKER_INDEX.wav. By its split the indices 0 to 4 are for testing. Here the indices
-5 to 7 give the loss that the command prints, and the model learns from the others.
+of files DIGIT_SPEAKER_INDEX.wav. By its split the indices 0 to 4 are for testing.
 """
 
 import collections
@@ -85,11 +84,7 @@ def _pause(rng):
 
 
 def make_corpus(language, part, count, lengths, seed):
-    """Generates utterances of a "train", "valid" or "test" part: texts, and log-mel frames `(T,
-    MELS)`.
-
-    `lengths` are the lowest and the highest number of letters.
-    """
+    """Generates utterances of a part, of so many letters: texts, and log-mel frames `(T, MELS)`."""
     rng = np.random.default_rng(seed)
     spoken = tf.function(log_mel, input_signature=[tf.TensorSpec((None,))], autograph=False)
     texts, frames = [], []
@@ -155,9 +150,7 @@ def make_batches(texts, frames, make_batch, letters, size, seed, growing=0, shuf
 
 
 def make_data(task, language, arguments, epochs):
-    """Makes `Batches` to learn from, others to watch the loss on, and the groups of frames a
-    letter.
-    """
+    """Makes `Batches` to learn from, others to watch, and counts the groups of frames a letter."""
     lengths, seed = (1, arguments.longest), arguments.seed
     texts, frames = make_corpus(language, "train", arguments.utterances, lengths, seed)
     valid = make_corpus(language, "valid", VALID, lengths, seed + 1)

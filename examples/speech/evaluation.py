@@ -57,11 +57,7 @@ def judge_listener(model, language, arguments, length):
 
 
 def judge_speaker(model, language, arguments, length, listener):
-    """Error rates of what is said, and an example, as above.
-
-    Those that the decoder of the language finds, and a listener, who also hears the language
-    itself.
-    """
+    """Error rates of what is said, by the decoder of the language and a listener; an example."""
     texts, real = _corpus(language, length)
     said = speak(Speaker(model, arguments.most_steps * length), texts, language.letters)
     frames, rates = [x for x, _ in said], {}

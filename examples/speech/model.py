@@ -5,35 +5,24 @@ import math
 import keras
 from keras import layers, ops
 
+import keras_attention
 from examples.speech.sound import MELS
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    CoverageAttention,
-    DynamicConvolutionAttention,
-    ForwardAttention,
-    GMMAttention,
-    LocationSensitiveAttention,
-    MonotonicAttention,
-    ResidualRNNCells,
-    Seq2Seq,
-    StepwiseMonotonicAttention,
-)
+from keras_attention import AttentionRNN, ResidualRNNCells, Seq2Seq
 from keras_attention.alignment import forward_sum_loss, guided_attention_loss
 from keras_attention.search import free_run
 
 PAD, START, END, FIRST = range(4)  # FIRST is the first letter
 SHARED = 4  # frames of one step of the speaker, and of one memory step of the listener
 ATTENTIONS = {
-    "content": BahdanauAttention,
-    "location": LocationSensitiveAttention,
-    "coverage": CoverageAttention,
-    "monotonic": MonotonicAttention,
-    "stepwise": StepwiseMonotonicAttention,
-    "forward": ForwardAttention,
-    "forward-agent": ForwardAttention,
-    "gmm": GMMAttention,
-    "dynamic-convolution": DynamicConvolutionAttention,
+    "content": keras_attention.BahdanauAttention,
+    "location": keras_attention.LocationSensitiveAttention,
+    "coverage": keras_attention.CoverageAttention,
+    "monotonic": keras_attention.MonotonicAttention,
+    "stepwise": keras_attention.StepwiseMonotonicAttention,
+    "forward": keras_attention.ForwardAttention,
+    "forward-agent": keras_attention.ForwardAttention,
+    "gmm": keras_attention.GMMAttention,
+    "dynamic-convolution": keras_attention.DynamicConvolutionAttention,
 }
 # What a monotonic attention needs to read one memory step at inference. It trains alike.
 HARD = {"monotonic": {"mode": "hard"}, "stepwise": {"hard": True}}
@@ -153,9 +142,7 @@ def build_prenet(units):
 
 
 def build_listener(attention, letters, units):
-    """A `Seq2Seq` from `(frames, valid)` to letters. Two convolutions shorten the frames by
-    `SHARED`.
-    """
+    """A `Seq2Seq` from `(frames, valid)` to letters. Two convolutions shorten the frames."""
     frames = keras.Input((None, MELS), name="frames")
     valid = keras.Input((None,), dtype="bool", name="valid")  # of each `SHARED` frames
     x = frames

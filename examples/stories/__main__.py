@@ -11,8 +11,7 @@ and a `.keras` file.
 
 does it for the 20 tasks of bAbI. DIR holds the official text files; `--data download` downloads
 them. Of several repeats the one with the lowest training error counts, as in the paper. The same
-command resumes an interrupted run: finished models are kept. docs/results/stories.md lists our
-errors beside those from the paper.
+command resumes an interrupted run: finished models are kept.
 """
 
 import itertools
@@ -45,8 +44,6 @@ def parse(argv):
     add("--units", type=count, help="width of a memory (default: 20; joint: 50)")
     text = "after at most 20 without the softmax (default: 100; joint: 60, after 30)"
     add("--epochs", type=count, help=text)
-    add("--learning-rate", type=types.number, default=0.01, help="halved three times")
-    add("--batch-size", type=count, default=32, help="number of questions")
     add("--seed", type=types.seed, default=1, help="of all random numbers")
     add("--jobs", type=count, default=JOBS, help="processes that train (default: %(default)s)")
     add("--output", default="output/babi", help="folder for the results")
@@ -58,6 +55,7 @@ def parse(argv):
         parser.error(f"--task takes numbers, or all, or joint; received {' '.join(options.task)}")
     # The most epochs without the softmax, and the sentences that are remembered.
     defaults = {"units": 20, "epochs": 100, "linear_epochs": 20, "memory": 50}
+    defaults |= {"learning_rate": 0.01, "batch_size": 32}
     defaults |= {"units": 50, "epochs": 60, "linear_epochs": 30} if joint else {}
     return types.fill(options, {**defaults, "hops": [3] if options.data else [3, 1]})
 

@@ -77,10 +77,7 @@ class Encoded(NamedTuple):
 
 
 def noisy(stories, noise, rng):
-    """Inserts empty sentences, 0, at random places of stories `(Q, N)`.
-
-    A story of n sentences gets up to `noise` n of them, rounded up. Each number is as likely.
-    """
+    """Inserts up to `noise` n empty sentences, 0, at random places of stories `(Q, N)` of n."""
     count, width = stories.shape
     lengths = (stories > 0).sum(axis=1)
     total = lengths + rng.integers(0, np.ceil(noise * lengths).astype(int) + 1)

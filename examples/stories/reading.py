@@ -38,6 +38,9 @@ def find_files(folder, size):
                 both = f"{path} and {paths[match[2]].name}"
                 refuse(both, f"both are of task {match[1]}. Remove one")
             paths[match[2]] = path
+    for number in sorted(found):
+        for kind in {"train", "test"} - {*found[number]}:
+            print(f"{folder}: task {number} has no {kind} file, and is left out")
     found = {number: found[number] for number in sorted(found) if len(found[number]) == 2}
     if not found:
         refuse(

@@ -10,8 +10,8 @@ and a SavedModel from strings to strings, which it then runs in a process withou
         --test test.de test.en --attention luong-general --units 512 --epochs 12
 
 does the same for any two files whose lines are translations of each other, and reports BLEU. The
-same command resumes an interrupted run. With `--ensemble 4`, four models with different seeds
-translate together. With `--backward 2`, two of them write from right to left.
+same command resumes an interrupted run. With `--ensemble 4 --backward 2`, four models translate
+together, and two of them write from right to left.
 
     python -m examples.translation.shards train.de train.en --output DIR
     python -m examples.translation --shards DIR --steps 20000 --valid val.de val.en \\

@@ -152,16 +152,6 @@ def test_the_vocabulary_is_that_of_the_training_documents(least):
         assert [counts[w] for w in ordered] == sorted((counts[w] for w in known), reverse=True)
 
 
-def test_documents_without_words_are_a_task(tmp_path):
-    task = Folds(documents_of([""] * 4), 2, 9, 1)
-    data, vocabulary, *_ = task.split(1)
-    assert vocabulary.size == 2
-    assert not data.padded(np.arange(4)).any()
-    results = Results(tmp_path / "results.json", {})
-    evaluation.add_baselines(results, task, 1, 1)
-    assert results.results == []
-
-
 def pattern(templates, wishes):
     wish = "|".join(re.sub(r"\{\w+\}", "[a-z-]+", text) for text in wishes)
     whole = "|".join(text.replace("{wish}", f"(?:{wish})") for text in templates)
@@ -293,20 +283,6 @@ def test_weights_and_margins_of_ngrams(pooling, tmp_path):
     np.testing.assert_allclose(model(wider)[:4], margins, atol=1e-5)
 
 
-def test_pairs_of_frequent_words_alone():
-    """The square of a larger number than `LARGEST` does not fit into 32 bits."""
-    largest = ngrams.LARGEST
-    sentence = [largest - 1, largest - 1, 1, 2, largest, 2, 99_998]
-    codes = ngrams.find_pairs(fold_of([[sentence]] * 2, 2).data, np.arange(2), 100_000)
-    expected = [(1, 2), (largest - 1, 1), (largest - 1, largest - 1)]
-    assert codes.tolist() == [a * largest + b for a, b in expected]
-    layer = ngrams.NgramAttention(100_000, 3, 2, "average")
-    layer.build((None, None, None))
-    layer.codes.assign([*codes, 2**31 - 1])
-    pairs = np.array(layer.ngrams(np.array([[sentence]], "int32")))[0, 0, :, 1]
-    assert pairs.tolist() == [100_001, 100_000, 99_999, 0, 0, 0, 0]
-
-
 def test_pairs_and_prior_of_the_training_documents():
     rng = np.random.default_rng(3)
     documents = [
@@ -359,21 +335,6 @@ def test_linear_models_are_trained_on_the_other_folds(texts, classes, expected, 
     assert [entry["accuracy"] for entry in results.results] == expected
 
 
-def test_the_report_compares_finished_folds(tmp_path, capsys):
-    results = Results(tmp_path / "results.json", {})
-    for pooling, scores in {"attention": (95, 98, 92, 1), "average": (90, 97, 87)}.items():
-        for fold, accuracy in enumerate(scores, 1):
-            results.add({"pooling": pooling, "fold": fold, "accuracy": accuracy})
-    options = command.parse(["--runs", "3", "--pooling", "average", "attention"])
-    evaluation.report(results, options, documents_of(["x"] * 5))
-    assert capsys.readouterr().out == (
-        "always a, % right: 60.00\n"
-        "average, 3 of 5 folds, % right: 91.33 ± 5.13 (standard error 2.96)\n"
-        "attention, 3 of 5 folds, % right: 95.00 ± 3.00 (standard error 1.73)\n"
-        "attention over average: 3.67 ± 2.31 (standard error 1.33) points\n"
-    )
-
-
 @pytest.mark.slow
 def test_what_a_run_writes(tmp_path, monkeypatch, capsys):
     """Ten documents for each class: one word tells the class. One of each has no word."""
@@ -415,21 +376,3 @@ def test_what_a_run_writes(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out.endswith(report)
     with pytest.raises(SystemExit, match=r"other settings \(epochs: 2 then, 3 now"):
         command.main([*arguments, "--epochs", "3"])
-
-
-@pytest.mark.slow
-def test_letters_are_asked_for_the_deciding_sentence(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(command, "LETTERS", 60)
-    command.main(["--output", str(tmp_path), "--folds", "2", "--epochs", "1"])
-    attention = next(
-        x
-        for x in json.loads((tmp_path / "results.json").read_text())
-        if x["pooling"] == "attention"
-    )
-    model = keras.saving.load_model(tmp_path / "attention" / "model.keras")
-    documents, deciding = letters.make(60, seed=1)
-    fold = Folds(documents, 2, 25, 1).split(1)
-    found = evaluation.predict(model, fold.data, fold.test)["sentence_weights"]
-    expected = np.mean([w.argmax() == deciding[n] for w, n in zip(found, fold.test, strict=True)])
-    assert attention["deciding"] == 100 * expected
-    assert f"largest weight decides in {100 * expected:.1f}%" in capsys.readouterr().out

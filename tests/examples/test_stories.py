@@ -1,18 +1,20 @@
-"""The stories: their files, the generated ones, their ids, and noise."""
+"""Stories: their files, the generated ones, their ids, noise, training, and runs."""
 
 import collections
-import itertools
+import json
 import re
+import subprocess
+import sys
 
+import keras
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from examples.stories import __main__ as command
 from examples.stories import data, generator, reading
 from examples.stories.reading import Question
-
-pytest.importorskip("tensorflow_text", reason="tokens come from it")
 
 FILE = """1 Ann went out.
 2 Bob stayed, of course.
@@ -182,19 +184,6 @@ def test_a_model_of_several_tasks_has_the_last_tenth_of_each_for_validation():
     assert data.Task("joint", found, memory=3, noise=0.1).sizes[2] == 3
 
 
-def test_every_epoch_has_every_question_in_an_order_of_its_own():
-    task = data.Task("1", {1: ("a", generator.make(40, 1), generator.make(5, 1))}, 50, 0.1)
-    dataset = task.batches(9, 0.1, [1, 2])
-    assert dataset.options().autotune.enabled is False  # see `UNTUNED`
-    batches = dataset.as_numpy_iterator()
-    epochs = [[next(batches) for _ in range(4)] for _ in range(2)]
-    first, second = (np.concatenate([y for _, y in epoch]).tolist() for epoch in epochs)
-    assert sorted(first) == sorted(second) == sorted(task.train.answers)
-    assert first != second
-    (story, question), _ = epochs[0][0]
-    assert (story.shape[:2], question.shape[0]) == ((9, task.sizes[2]), 9)
-
-
 # --- noise ---------------------------------------------------------------------------------------
 
 
@@ -215,18 +204,93 @@ def test_noise_inserts_empty_sentences(lengths, noise, seed):
         assert not length or row[-1] == length
 
 
-def test_each_amount_and_place_of_noise_is_as_likely():
-    table = np.tile(np.arange(1, 6, dtype="int32"), (20_000, 1))
-    noisy = data.noisy(table, 0.4, np.random.default_rng(3))
-    assert noisy.shape[1] == 7
-    places = collections.Counter(tuple(np.flatnonzero(row == 0)) for row in noisy)
-    # Two of seven places are empty. Without noise these are the first two; with one empty sentence
-    # the first and one of the next five; with two any of the first six.
-    expected = collections.Counter({(0, 1): 1 / 3})
-    for place in range(1, 6):
-        expected[0, place] += 1 / 5 / 3
-    for pair in itertools.combinations(range(6), 2):
-        expected[pair] += 1 / 15 / 3
-    assert set(places) == set(expected)
-    for pair, share in expected.items():
-        assert places[pair] / len(noisy) == pytest.approx(share, abs=0.012)
+# --- training and runs ---------------------------------------------------------------------------
+
+# Such a model is trained in a second.
+SMALL = ["--epochs", "4", "--units", "7"]
+
+
+# --- runs ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def data_path(tmp_path_factory):
+    """Two tasks as files: generated stories in the official format."""
+    folder = tmp_path_factory.mktemp("data")
+    for number in (1, 2):
+        for kind, seed in (("train", 1), ("test", 2)):
+            lines = []
+            for question in generator.make(60, number, seed):
+                lines += [f"{n} {sentence}" for n, sentence in enumerate(question.story, 1)]
+                facts = " ".join(str(n + 1) for n in question.facts)
+                lines.append(
+                    f"{len(question.story) + 1} {question.text}\t{question.answer}\t{facts}"
+                )
+            path = folder / f"qa{number}_made-up-{number}_{kind}.txt"
+            path.write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole_run(data_path, tmp_path_factory):
+    """The output folder of a run on files with two processes, and what the run printed."""
+    output = tmp_path_factory.mktemp("run") / "output"
+    more = ["--repeats", "2", "--hops", "2", "1", "--jobs", "2", *SMALL]
+    given = ["--data", str(data_path), "--output", str(output), *more]
+    command = [sys.executable, "-m", "examples.stories", *given]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return output, run.stdout
+
+
+@pytest.mark.slow
+def test_what_a_run_prints_and_writes(whole_run):
+    output, printed = whole_run
+    assert "models to train: 8 of 8" in printed
+    assert printed.count("training error") == 8 + 2
+    entries = json.loads((output / "results.json").read_text())
+    assert len(entries) == len([*(output / "weights").iterdir()]) == 8
+    tables = re.findall(r"^ +(\d) made up \d +([\d.]+) +[\d.]+ ± [\d.]+$", printed, re.M)
+    assert len(tables) == 4
+    for (task, error), hops in zip(tables, "2211", strict=True):
+        found = [x for x in entries if x["model"].startswith(f"{task}-hops-{hops}-")]
+        best = min(found, key=lambda x: (x["train_error"], x["train_loss"]))
+        assert float(error) == pytest.approx(best["test_errors"][task], abs=0.051)
+    for task in ("task-1", "task-2"):
+        assert {x.name for x in (output / task).iterdir()} == {"model.keras", "hops.png"}
+    model = keras.saving.load_model(output / "task-2" / "model.keras")
+    found = model([np.ones((1, 4, 3), "int32"), np.ones((1, 2), "int32")])
+    assert found["hop_weights"].shape == (1, 2, 4)
+
+
+@pytest.mark.slow
+def test_finished_models_are_kept(whole_run, data_path, monkeypatch, capsys):
+    output, _ = whole_run
+    asked = []
+    monkeypatch.setattr(command, "train_all", lambda jobs, _: asked.append(len(jobs)) or [])
+    monkeypatch.setattr(command, "save", lambda *_: None)
+    arguments = ["--data", str(data_path), "--output", str(output), *SMALL]
+    command.main([*arguments, "--hops", "2", "1", "--repeats", "2"])
+    # A run with fewer models uses the same ones.
+    command.main([*arguments, "--hops", "1", "--repeats", "1", "--task", "2"])
+    assert asked == [0, 0]
+    assert "made up 2" in capsys.readouterr().out
+    before = (output / "results.json").read_text()
+    with pytest.raises(SystemExit, match="units: 7 then, 8 now"):
+        command.main([*arguments[:-1], "8"])
+    assert (output / "results.json").read_text() == before
+
+
+# --- command line --------------------------------------------------------------------------------
+
+
+def test_tasks_that_cannot_be_used(data_path, tmp_path):
+    output = tmp_path / "x"
+    given = ["--data", str(data_path), "--output", str(output)]
+    with pytest.raises(SystemExit, match=r"--task 1 7: .* has the tasks 1, 2\."):
+        command.main([*given, "--task", "1", "7"])
+    for kind in ("train", "test"):
+        text = "1 Ann is home.\n2 Where is Ann?\thome\t1\n"
+        (tmp_path / f"qa1_a_{kind}.txt").write_text(text)
+    with pytest.raises(SystemExit, match="task 1: 1 questions to train on, fewer than 20"):
+        command.main(["--data", str(tmp_path), "--output", str(output)])
+    assert not output.exists()

@@ -48,7 +48,7 @@ TEXT = st.lists(SIGNS | st.characters(codec="utf-8"), max_size=30).map("".join)
 def test_sentences_of_any_text(text, longest):
     whole = split_sentences(text, 10**6)
     last, before = 0, None
-    for part, token in ((part, token) for part in whole for token in part):
+    for part, token in [(x, token) for x in whole for token in x]:
         gap = text[last : token.start()]
         assert all(x.isspace() or unicodedata.category(x)[0] == "Z" for x in gap)
         breaks = set(gap) & set("\n\r\u2028\u2029")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples.common import training
-from examples.common.training import Batches, Resume, moving_average, pair_batches, seed_model
+from examples.common.training import Batches, Resume, seed_model
 from tests import Killed, fast
 
 EPOCHS = 3
@@ -113,11 +113,7 @@ def test_a_folder_of_another_run_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [
-        ("last.weights.h5", "{"),
-        ("settings.json", "{"),
-        ("log.csv", "epoch,loss\n0,1.0\n"),
-    ],
+    [("last.weights.h5", "{"), ("settings.json", "{"), ("log.csv", "epoch,loss\n0,1.0\n")],
 )
 def test_damaged_files_are_refused(name, content, whole, tmp_path):
     shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
@@ -149,38 +145,6 @@ def test_passes_go_on_from_epoch_to_epoch_in_their_own_orders():
     assert Batches(split, read, seed=1).steps == len(split(np.random.default_rng([1, 0])))
 
 
-def test_an_epoch_does_not_wait_for_the_tuning_of_its_dataset():
-    """TensorFlow would stop its thread only when that wakes up, which takes up to a minute."""
-    batches = Batches(lambda order: [np.arange(3)], lambda rows: (X[rows], Y[rows]), seed=3)
-    assert batches.dataset().options().autotune.enabled is False
-
-
-def test_a_dataset_knows_the_size_of_equal_batches():
-    """Where TensorFlow does not know it, an LSTM of Keras takes a tenth more time on a CPU."""
-
-    def shapes(size):
-        batches = Batches(lambda order: [np.arange(3)], lambda rows: (X[rows], Y[rows]), 3, 1, size)
-        return [tuple(x.shape) for x in batches.dataset().element_spec]
-
-    assert shapes(3) == [(3, *(None,) * (X.ndim - 1)), (3, *(None,) * (Y.ndim - 1))]
-    assert {shape[0] for shape in shapes(None)} == {None}
-
-
-@pytest.mark.parametrize("steps", [1, 2, 5, 150])
-def test_moving_averages_forget_the_first_weights(steps):
-    """A momentum of 0.998 would keep three quarters of them after 150 steps."""
-    weight, zero = keras.Variable(0.0), keras.ops.zeros(())
-    optimizer = keras.optimizers.SGD(1.0, **moving_average(0.998, steps))
-    optimizer.build([weight])
-    for _ in range(steps):
-        optimizer.apply([zero])
-        weight.assign(1.0)
-    optimizer.apply([zero])
-    optimizer.finalize_variable_values([weight])
-    assert float(weight) >= 0.95
-    assert moving_average(0.998, 1500)["ema_momentum"] == 0.998
-
-
 @pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
 def test_divergence_ends_the_run_without_a_state(tmp_path, monkeypatch):
     monkeypatch.setattr("tests.examples.test_training.Y", Y * np.inf)
@@ -188,34 +152,6 @@ def test_divergence_ends_the_run_without_a_state(tmp_path, monkeypatch):
         train(tmp_path, best=None)
     gc.collect()
     assert not (tmp_path / "last.weights.h5").exists()
-
-
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(SystemExit, match=r"--output .*file.* Choose a folder that can be written"):
-        Resume(tmp_path / "file" / "run", SETTINGS, None)
-
-
-def test_batches_hold_every_pair_once():
-    rows = range(23)
-    pairs = [([5 + i] * (1 + i % 7) + [3], [6 + i] * (1 + i % 5) + [3]) for i in rows]
-    seen = []
-    for pair, again in pair_batches(pairs, 4, seed=1)():
-        assert again is pair[1]
-        assert len(again) <= 4
-        assert [x.shape[1] % 4 for x in pair] == [0, 0]
-        for row in zip(*pair, strict=True):
-            lists = tuple(x[x != 0].tolist() for x in row)
-            assert all(not x[len(ids) :].any() for x, ids in zip(row, lists, strict=True))
-            seen.append(lists)
-    assert sorted(seen) == sorted(pairs)
-    assert seen != pairs
-    lengths = [len(x[0]) for (x, _), _ in pair_batches(pairs, 4)()]
-    assert lengths == sorted(lengths)
-
-
-def test_ids_are_padded_and_never_cut():
-    assert training.pad([[5, 6], []]).tolist() == [[5, 6, 0, 0], [0] * 4]
 
 
 @given(

@@ -5,11 +5,10 @@ import subprocess
 import sys
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 
-from examples.common import arguments, dates
+from examples.common import dates
 from examples.translation import __main__ as command
 from examples.translation import data, evaluation, model, shards
 from tests import Killed
@@ -59,13 +58,6 @@ def test_pairs_with_an_empty_side_are_left_out_and_counted(tmp_path, capsys):
     assert len(list(data.read_pairs([source, target], keep_empty=True))) == 3
 
 
-@pytest.mark.parametrize("lines", [["ab " * 2_000], ["ab " * 2_000, "cd"]])
-def test_subwords_are_learned_from_long_lines_too(lines):
-    for kind in ("bpe", "char"):
-        tokenizer, _ = data.make_tokenizers([data.learn_subwords(lines, 12, kind)] * 2)
-        assert data.UNKNOWN not in tokenizer.tokenize("ab ab").numpy()
-
-
 def test_dates_are_right_reproducible_and_disjoint():
     date = dates.datetime.date(1998, 9, 3)
     written = {dates.write(date, pattern) for pattern in dates.FORMATS}
@@ -85,35 +77,6 @@ class Numbers:
 
     def tokenize(self, lines):
         return tf.strings.to_number(tf.strings.split(lines), tf.int32)
-
-
-def test_the_last_models_learn_targets_in_reverse_order():
-    parsed = command.parse(["--ensemble", "3", "--backward", "2", "--seed", "5"])
-    assert arguments.members(parsed) == [(5, False), (6, True), (7, True)]
-    texts = ["5 6 3", "7 3"], ["8 9 10 3", "3"]
-    pairs = data.encode((Numbers(), Numbers()), texts, backward=True)
-    assert pairs == [([5, 6, 3], [10, 9, 8, 3]), ([7, 3], [3])]
-
-
-def test_long_training_pairs_are_left_out_and_counted(capsys):
-    pairs = [([1] * 3, [1] * 4), ([1] * 9, [1]), ([1] * 2, [1] * 2)]
-    assert data.drop_long(pairs, 4) == [pairs[0], pairs[2]]
-    assert "1 of 3 training pairs have more than 4 tokens" in capsys.readouterr().out
-    with pytest.raises(SystemExit, match="raise --max-tokens"):
-        data.drop_long(pairs, 1)
-
-
-def test_without_attention_the_decoder_is_a_plain_recurrence():
-    rng = np.random.default_rng(0)
-    words, state, memory, other = (
-        rng.normal(size=x).astype("float32") for x in ((2, 3, 5), (2, 6), (2, 7, 6), (2, 4, 6))
-    )
-    decoder = model.make_decoder("none", 6, 10, False)
-    found = decoder(words, memory, initial_state=state)
-    plain = keras.layers.RNN(decoder.cell, return_sequences=True)
-    np.testing.assert_allclose(found, plain(words, initial_state=state), rtol=0, atol=1e-6)
-    np.testing.assert_array_equal(found, decoder(words, other, initial_state=state))
-    assert not decoder.attention.weights
 
 
 def test_a_model_with_small_vocabularies_is_saved(tmp_path, monkeypatch):
