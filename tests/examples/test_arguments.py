@@ -1,29 +1,9 @@
 """The command lines of the tasks: types of numbers, and what is refused before any work."""
 
-import argparse
 import importlib
 import shlex
 
 import pytest
-
-from examples.common import arguments
-
-
-@pytest.mark.parametrize(
-    ("kind", "text", "expected"),
-    [
-        (arguments.count, "0", "at least 1"),
-        (arguments.number, "-0.1", "at least 0"),
-        (arguments.number, "nan", "at least 0"),
-        (arguments.share, "1", "in [0, 1)"),
-        (arguments.seed, str(2**31), "in [0, 2147483648)"),
-    ],
-)
-def test_numbers_out_of_range_are_refused(kind, text, expected):
-    with pytest.raises(argparse.ArgumentTypeError) as error:
-        kind(text)
-    assert str(error.value) == f"must be {expected}; received {text}"
-
 
 REFUSED = {
     "documents": {'--data ""': "--data needs a path", "--pooling max": "invalid choice: 'max'"},

@@ -9,7 +9,7 @@ import pytest
 from examples.bags import __main__ as command
 from examples.bags import evaluation
 from examples.bags.data import Bags, make_digits, read
-from examples.bags.model import build_model, pool, with_scaling
+from examples.bags.model import build_model, with_scaling
 from tests.helpers import assert_close, normal
 
 HEADER = ["x", "Bag", "y", "label"]
@@ -92,13 +92,6 @@ def test_a_stray_quote_swallows_no_rows(tmp_path, rows):
     assert_ends(lambda: read(path), f"{path}, line 3: a quote is in the wrong place", "Close it")
 
 
-def test_too_few_bags_of_a_class(tmp_path):
-    rows = [HEADER, *[["1", str(n), "2", "yes" if n else "no"] for n in range(9)]]
-    path = write(tmp_path / "bags.csv", rows)
-    argv = ["--data", str(path), "--output", str(tmp_path / "out")]
-    assert_ends(lambda: command.main(argv), "the class 'no' has 1 bags, fewer than the 10 folds")
-
-
 def test_bags_of_digits():
     bags = make_digits(20, 30, seed=3)
     assert bags.sizes.min() >= 10
@@ -108,16 +101,6 @@ def test_bags_of_digits():
     halves = np.split(bags.instances, [bags.of(20).start])
     first, second = ({image.tobytes() for image in half} for half in halves)
     assert not first & second
-
-
-@pytest.mark.parametrize("kind", ["mean", "max"])
-def test_plain_poolings(kind):
-    bags, mask = normal(1, 3, 5, 7), np.arange(5) < np.array([[5], [2], [0]])
-    bags[~mask] = np.nan
-    found = pool(bags.astype("float32"), mask, kind)
-    pooled = np.mean if kind == "mean" else np.max
-    expected = [pooled(bags[0], axis=0), pooled(bags[1, :2], axis=0), np.zeros(7)]
-    assert_close(found, expected, "float32")
 
 
 def test_the_reader_averages_members_and_knows_the_scale():

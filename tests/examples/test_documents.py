@@ -11,7 +11,6 @@ import keras
 import numpy as np
 import pytest
 
-from examples.common.files import Results
 from examples.documents import __main__ as command
 from examples.documents import data as data_module
 from examples.documents import evaluation, letters, ngrams
@@ -84,15 +83,6 @@ def test_tables_that_cannot_be_used(tmp_path, rows, fragment):
     assert fragment in message
 
 
-def test_what_is_no_text(tmp_path):
-    path = tmp_path / "d.csv"
-    assert "holds no document" in refused(tmp_path, path)
-    path.write_bytes(b"\xef\xbb\xbftext,label\ncaf\xe9,a")
-    assert f"{path}: not UTF-8 at byte 17 (0xe9)" in refused(tmp_path, path)
-    path.write_bytes("text,label\n".encode("utf-16"))
-    assert "iconv -f utf-16" in refused(tmp_path, path)
-
-
 # --- ids and folds -------------------------------------------------------------------------------
 
 
@@ -120,15 +110,6 @@ def test_padded_documents(multiple, monkeypatch):
 
 def documents_of(texts, classes="ab"):
     return [Document(str(n), x, classes[n % len(classes)]) for n, x in enumerate(texts)]
-
-
-def test_folds_are_blocks_of_each_class():
-    """The folds of the authors of the movie reviews."""
-    task = Folds([Document("", "", "ab"[n // 1000]) for n in range(2000)], 10, 9, 1)
-    for number, (train, test) in enumerate(task.folds):
-        block = np.arange(100 * number, 100 * number + 100)
-        assert test.tolist() == [*block, *1000 + block]
-        assert sorted([*train, *test]) == list(range(2000))
 
 
 @pytest.mark.parametrize("least", [1, 2, 9])
@@ -314,25 +295,6 @@ def test_pairs_and_prior_of_the_training_documents():
 
 
 # --- linear models, report, runs -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("texts", "classes", "expected"),
-    [
-        # In the last fold the classes have changed places.
-        (["good film", "bad film"] * 6, "ababababbaba", [0, 0, 0]),
-        # One sign tells the class, or the order of the words, or nothing.
-        (["?", "!"] * 6, "ab", [100, 100, 100]),
-        (["a b c", "b a c"] * 6, "ab", [50, 100, 50]),
-    ],
-)
-def test_linear_models_are_trained_on_the_other_folds(texts, classes, expected, tmp_path):
-    task = Folds(documents_of(texts, classes), 3, 9, 1)
-    results = Results(tmp_path / "results.json", {})
-    for _ in range(2):  # the second time, all are there
-        evaluation.add_baselines(results, task, 3, 1)
-    assert [entry["pooling"] for entry in results.results] == list(evaluation.BASELINES)
-    assert [entry["accuracy"] for entry in results.results] == expected
 
 
 @pytest.mark.slow

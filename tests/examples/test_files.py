@@ -69,12 +69,6 @@ def test_a_second_run_is_refused_before_it_trains(name, tmp_path):
     assert [path.name for path in folder.iterdir()] == [".lock"]
 
 
-def test_utf_16_without_a_byte_order_mark_is_refused(tmp_path):
-    (tmp_path / "a.tsv").write_bytes("a\tb\n".encode("utf-16-le"))
-    with pytest.raises(SystemExit, match=r"a.tsv: holds a NUL.*convert it: iconv -f utf-16"):
-        files.read_text(tmp_path / "a.tsv")
-
-
 FULL = r"file.txt cannot be written: disk full\. Earlier results are unchanged"
 
 

@@ -41,15 +41,6 @@ def test_the_files_of_a_language_are_found_in_folders(tmp_path):
         data.load(tmp_path, "dut")
 
 
-def test_accents_are_letters_of_their_own():
-    together, apart = "\N{LATIN SMALL LETTER E WITH ACUTE}", "e\N{COMBINING ACUTE ACCENT}"
-    letters, _ = data.find_symbols([(together, ["e"])])
-    composed, decomposed = data.encode_words(letters, [together, apart])
-    assert composed == decomposed == [data.START, 4, 5, data.END]
-    [grave] = data.encode_words(letters, ["\N{LATIN SMALL LETTER E WITH GRAVE}"])
-    assert grave == [data.START, 4, data.UNKNOWN, data.END]  # the e is known
-
-
 def build(attention, dropout=0.0, backward=False):
     options = {"attention": attention, "units": 5, "embedding": 3, "layers": 2, "dropout": dropout}
     return build_model(types.SimpleNamespace(**options), 11, 13, backward)

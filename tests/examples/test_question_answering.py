@@ -52,29 +52,6 @@ def test_a_good_file_is_read_with_offsets_in_characters(tmp_path, training):
     )
 
 
-def test_questions_nothing_can_be_learned_from_are_left_out_of_training_alone(tmp_path):
-    content = document(
-        entry("good"),
-        entry("no question", " \n"),
-        entry("no answer", answers=[]),
-        entry("empty", answers=[(" ", 2), ("mill", 43)]),
-        entry("far", answers=[("mill", 10**30)]),
-        entry("cut", answers=[("mill. And", 43)]),
-        entry("second wrong", answers=[("mill", 43), ("mill", 1)]),
-    )
-    content["data"] += document(entry("no passage", answers=[("", 0)]), passage="\t ")["data"]
-    path = write(tmp_path / "mixed.json", content)
-    examples, left_out = squad.read(path, training=True)
-    assert [example.id for example in examples] == ["good", "second wrong"]
-    assert left_out == {
-        **{"question empty": 1, "no answer": 1, "answer empty": 1, "passage empty": 1},
-        **{"answer not at its offset": 2},
-    }
-    examples, left_out = squad.read(path, training=False)
-    assert left_out == {"no answer": 1}
-    assert len(examples) == 7
-
-
 def changed(value, *place):
     """A good file with one part replaced."""
     content = document(entry("first"), entry("second"))

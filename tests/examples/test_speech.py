@@ -1,8 +1,6 @@
 """Speech: sound, the language of tones, recordings, batches, and what the command writes."""
 
 import json
-import wave
-from unittest import mock
 
 import keras
 import numpy as np
@@ -27,24 +25,6 @@ def test_sound_has_the_frames_it_was_made_from():
     found = sound.log_mel(sound.sound(frames)).numpy()[: len(frames)]
     assert np.corrcoef(found.ravel(), frames.ravel())[0, 1] > 0.9
     assert LANGUAGE.understand(found) == "abcdef"
-
-
-def test_wav_files(tmp_path):
-    samples = np.array([0.0, 0.5, -1.0, 2.0])
-    sound.write_wav(tmp_path / "a.wav", samples)
-    found = sound.read_wav(tmp_path / "a.wav")
-    np.testing.assert_allclose(found, [0, 0.5, -1, 1], atol=1e-4)
-    whole = (tmp_path / "a.wav").read_bytes()
-    # Bytes that are no text, as in other kinds of files, and files that end too early.
-    for content in (b"RIFF", b"\x89PNG" + whole[4:], whole[:40], whole[:-1], b""):
-        (tmp_path / "b.wav").write_bytes(content)
-        with pytest.raises(SystemExit, match=r"b\.wav: not a WAV file"):
-            sound.read_wav(tmp_path / "b.wav")
-    with wave.open(str(tmp_path / "c.wav"), "wb") as file:
-        file.setparams((2, 2, 44100, 0, "NONE", None))
-        file.writeframes(bytes(40))
-    with pytest.raises(SystemExit, match="2 channels, 44100 samples"):
-        sound.read_wav(tmp_path / "c.wav")
 
 
 def test_tones_are_understood_without_a_model():
@@ -142,20 +122,6 @@ def test_a_free_run_repeats_the_model():
     for row, length in zip(stopped, np.asarray(run.lengths), strict=True):
         assert not row[: length - 1].any()
         assert row[length - 1] or length == 5
-
-
-def test_noise_begins_in_the_second_half():
-    attention = model.make_attention("monotonic", 4, 1.0, late_noise=True)
-    built = mock.MagicMock()
-    built.get_layer.return_value.attention = attention
-    callback, inputs = model.LateNoise(built, 4), np.ones((1, 2, 3), "float32")
-    attention(inputs, inputs)
-    memory, sizes = attention.prepare(inputs), []
-    for epoch in range(4):
-        callback.on_epoch_begin(epoch)
-        sizes.append(np.abs(attention.sample_noise(memory, 5)).max())
-    assert sizes[:2] == [0, 0]
-    assert min(sizes[2:]) > 0.1
 
 
 SMALL = {"utterances": 12, "batch-size": 4, "units": 8, "longest": 3, "beam": 2, "epochs": 1}

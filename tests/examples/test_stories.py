@@ -9,8 +9,6 @@ import sys
 import keras
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from examples.stories import __main__ as command
 from examples.stories import data, generator, reading
@@ -170,40 +168,6 @@ def test_encoded_is_the_text():
     assert np.array_equal(encoded.inputs(memory=2)[0], story[:, -2:])
 
 
-def test_a_model_of_several_tasks_has_the_last_tenth_of_each_for_validation():
-    found = {n: (f"task {n}", generator.make(20 * n, n), generator.make(5, n)) for n in (1, 2)}
-    task = data.Task("joint", found, memory=50, noise=0.1)
-    assert (len(task.train.answers), len(task.valid.answers)) == (18 + 36, 2 + 4)
-    texts = [q.text for n in (1, 2) for q in found[n][1][18 * n :]]
-    assert [words_of(task.encoder, ids) for ids in task.valid.questions] == [
-        text[:-1].lower() for text in texts
-    ]
-    assert {n: len(test.answers) for n, test in task.test.items()} == {"1": 5, "2": 5}
-    longest = max(len(q.story) for _, train, _ in found.values() for q in train)
-    assert task.sizes[2] == longest + np.ceil(longest / 10)
-    assert data.Task("joint", found, memory=3, noise=0.1).sizes[2] == 3
-
-
-# --- noise ---------------------------------------------------------------------------------------
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    st.lists(st.integers(0, 30), min_size=1, max_size=20), st.floats(0.01, 0.9), st.integers(0, 99)
-)
-def test_noise_inserts_empty_sentences(lengths, noise, seed):
-    width = max(max(lengths), 1)
-    table = np.zeros((len(lengths), width), "int32")
-    for row, length in zip(table, lengths, strict=True):
-        row[width - length :] = np.arange(length) + 1
-    noisy = data.noisy(table, noise, np.random.default_rng(seed))
-    for row, length in zip(noisy, lengths, strict=True):
-        assert row[row > 0].tolist() == list(range(1, length + 1))
-        first = np.argmax(row > 0) if length else len(row)
-        assert (row[first:] == 0).sum() <= np.ceil(noise * length)
-        assert not length or row[-1] == length
-
-
 # --- training and runs ---------------------------------------------------------------------------
 
 # Such a model is trained in a second.
@@ -260,24 +224,6 @@ def test_what_a_run_prints_and_writes(whole_run):
     model = keras.saving.load_model(output / "task-2" / "model.keras")
     found = model([np.ones((1, 4, 3), "int32"), np.ones((1, 2), "int32")])
     assert found["hop_weights"].shape == (1, 2, 4)
-
-
-@pytest.mark.slow
-def test_finished_models_are_kept(whole_run, data_path, monkeypatch, capsys):
-    output, _ = whole_run
-    asked = []
-    monkeypatch.setattr(command, "train_all", lambda jobs, _: asked.append(len(jobs)) or [])
-    monkeypatch.setattr(command, "save", lambda *_: None)
-    arguments = ["--data", str(data_path), "--output", str(output), *SMALL]
-    command.main([*arguments, "--hops", "2", "1", "--repeats", "2"])
-    # A run with fewer models uses the same ones.
-    command.main([*arguments, "--hops", "1", "--repeats", "1", "--task", "2"])
-    assert asked == [0, 0]
-    assert "made up 2" in capsys.readouterr().out
-    before = (output / "results.json").read_text()
-    with pytest.raises(SystemExit, match="units: 7 then, 8 now"):
-        command.main([*arguments[:-1], "8"])
-    assert (output / "results.json").read_text() == before
 
 
 # --- command line --------------------------------------------------------------------------------

@@ -4,13 +4,12 @@ import json
 import subprocess
 import sys
 
-import keras
 import pytest
 import tensorflow as tf
 
 from examples.common import dates
 from examples.translation import __main__ as command
-from examples.translation import data, evaluation, model, shards
+from examples.translation import data, shards
 from tests import Killed
 
 pytest.importorskip("tensorflow_text", reason="the tokenizers come from it")
@@ -77,17 +76,6 @@ class Numbers:
 
     def tokenize(self, lines):
         return tf.strings.to_number(tf.strings.split(lines), tf.int32)
-
-
-def test_a_model_with_small_vocabularies_is_saved(tmp_path, monkeypatch):
-    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
-    texts = ["0 1 1 0", "1 0"]
-    subwords = [data.learn_subwords(texts, 8, "bpe")] * 2
-    arguments = f"--attention none --units 6 --embedding 5 --output {tmp_path}"
-    parsed = command.parse(arguments.split())
-    made = model.build_model((8, 8), parsed)
-    evaluation.save(made, subwords, texts, {"max_length": 5, "beam_width": 2}, parsed)
-    assert (tmp_path / "model.keras").exists()
 
 
 def test_a_run_with_other_validation_data_is_refused(tmp_path, monkeypatch):
