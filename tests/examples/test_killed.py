@@ -1,11 +1,13 @@
 """A command that is killed and started again ends with the files of one that was not."""
 
+import io
 import json
 import signal
 import subprocess
 import sys
+import zipfile
 
-import keras
+import h5py
 import numpy as np
 import pytest
 
@@ -54,8 +56,13 @@ def arguments_of(task, folder):
 def files_of(output):
     """The summary of a run, and the weights in its `.keras` file."""
     [path] = output.rglob("model.keras")
-    weights = keras.saving.load_model(path).get_weights()
-    return json.loads((path.parent / "summary.json").read_text(encoding="utf-8")), weights
+    with zipfile.ZipFile(path) as archive, archive.open("model.weights.h5") as stored:
+        weights, file = {}, h5py.File(io.BytesIO(stored.read()))
+        file.visititems(
+            lambda name, x: weights.update({name: x[()]} if hasattr(x, "dtype") else {})
+        )
+    [summary] = output.rglob("summary.json")
+    return json.loads(summary.read_text(encoding="utf-8")), weights
 
 
 @pytest.mark.parametrize("task", SMALL)
@@ -73,5 +80,6 @@ def test_a_killed_command_ends_with_the_same_weights(task, tmp_path):
     assert "Resuming after epoch" in run.stdout
     (summary, weights), (others, expected) = files_of(killed), files_of(whole)
     assert summary == others
-    for x, y in zip(weights, expected, strict=True):
-        np.testing.assert_array_equal(x, y)
+    assert weights.keys() == expected.keys()
+    for name, x in weights.items():
+        np.testing.assert_array_equal(x, expected[name], err_msg=name)
