@@ -1,67 +1,50 @@
-"""Measures how fast `python -m examples.serving` answers, and checks its answers.
+"""Measures how fast `examples/serve_model.py` answers, and checks its answers.
 
-    python benchmarks/serving.py translate output/translate/saved_model [--output FILE]
+    python benchmarks/serving.py output/translate/saved_model [--output FILE]
 
-Starts a server for the SavedModel of a task, with and without batching. `--clients` clients send
-`--requests` requests at the same time. The benchmark prints requests per second and waiting times.
-It compares every answer with the SavedModel called directly, one text at a time: texts and integers
-must be equal, other numbers within 1e-5. Padding after the end of a shorter text is ignored.
+Starts a server for the SavedModel of `python -m examples.translation`, with and without batching.
+`--clients` clients send `--requests` requests at the same time. The benchmark prints requests per
+second and waiting times. It compares every answer with the SavedModel called directly, one text at
+a time: texts and integers must be equal, other numbers within 1e-5. Padding after the end of a
+shorter text is ignored. The clients need aiohttp.
 """
 
 import argparse
 import asyncio
 import os
 import pathlib
-import random
+import signal
+import socket
 import statistics
 import subprocess
 import sys
 import time
+import urllib.request
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 import numpy as np
-from measure import add_record, print_table, write_json, write_record
+from measure import print_table, write_json
 
 from examples.common import dates
-from examples.common.run_saved_model import load_text_operations
-from examples.documents import letters
-from examples.question_answering import passages
-from examples.stories import generator
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SEED = 7
 
 
-def make_texts(task, count):
-    """Makes inputs as the task does, with another seed."""
-    if task == "translate":
-        return [{"source": text} for text in dates.make_pairs([count], SEED)[0][0]]
-    if task == "answer":
-        [made] = passages.make_sets([count], SEED)
-        return [{"passage": x.passage, "question": x.question} for x in made]
-    if task == "classify":
-        return [{"texts": x.text} for x in letters.make(count, SEED)[0]]
-    rng = random.Random(SEED)
-    made = [question for facts in (1, 2, 3) for question in generator.make(count, facts, SEED)]
-    made = rng.sample(made, count)
-    return [{"story": "\n".join(x.story), "question": x.text} for x in made]
-
-
 def call_directly(path, rows):
     """Returns the answers of the SavedModel, called with one text at a time."""
     import tensorflow as tf
+    import tensorflow_text  # its operations  # noqa: F401
 
-    load_text_operations()
     loaded = tf.saved_model.load(path)
     found = []
     for row in rows:
         inputs = {name: tf.constant([text]) for name, text in row.items()}
         outputs = loaded.signatures["serving_default"](**inputs)
         one = {name: as_json(x.numpy()[0]) for name, x in outputs.items()}
-        # The server leaves out the name of a single output.
-        found.append(one if len(one) > 1 else next(iter(one.values())))
+        found.append(one)
     return found
 
 
@@ -85,7 +68,7 @@ async def send_all(address, rows, clients):
         while queue:
             number, row = queue.pop()
             begin = time.perf_counter()
-            async with session.post(address, json={"instances": [row]}) as response:
+            async with session.post(address, json=row) as response:
                 answers[number] = response.status, await response.json()
             seconds[number] = time.perf_counter() - begin
 
@@ -97,20 +80,31 @@ async def send_all(address, rows, clients):
 
 
 def measure(path, rows, clients, max_batch):
-    command = [sys.executable, "-m", "examples.serving", os.path.abspath(path), "--port", "0"]
-    command += ["--max-batch", str(max_batch)]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, encoding="utf-8", cwd=ROOT)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, str(ROOT / "examples" / "serve_model.py"), os.path.abspath(path)]
+    command += ["--port", str(port), "--max-batch", str(max_batch)]
+    address = f"http://127.0.0.1:{port}"
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        with server.stdout as output:
-            line = output.readline()
-        if " at http" not in line:
-            raise SystemExit(f"the server did not start: {line or 'see its message above'}")
-        address = line.split(" at ")[-1].strip()
-        asyncio.run(send_all(address, rows[:clients], clients))  # warms up
-        return asyncio.run(send_all(address, rows, clients))
+        wait_until_ready(server, f"{address}/health")
+        asyncio.run(send_all(f"{address}/predict", rows[:clients], clients))  # warms up
+        return asyncio.run(send_all(f"{address}/predict", rows, clients))
     finally:
-        server.terminate()
+        server.send_signal(signal.SIGINT)
         server.wait()
+
+
+def wait_until_ready(server, address):
+    while server.poll() is None:
+        try:
+            with urllib.request.urlopen(address) as response:
+                if response.status == 200:
+                    return
+        except OSError:  # the model is being loaded
+            time.sleep(0.5)
+    raise SystemExit("the server did not start: run examples/serve_model.py for its message")
 
 
 def difference(found, expected):
@@ -135,20 +129,19 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("task", choices=("translate", "answer", "classify", "babi"))
-    parser.add_argument("path", help="its SavedModel")
+    parser.add_argument("path", help="the SavedModel of the date translator")
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--output", help="a file for the numbers, as JSON")
-    add_record(parser)
     options = parser.parse_args()
-    rows = make_texts(options.task, options.requests)
+    [(texts, _)] = dates.make_pairs([options.requests], SEED)
+    rows = [{"source": text} for text in texts]
     expected = call_directly(options.path, rows)
     table, wrong = [], 0
     for name, max_batch in (("together", 64), ("one by one", 1)):
         answers, seconds, total = measure(options.path, rows, options.clients, max_batch)
         gaps = [
-            difference(answer["predictions"][0], one) if status == 200 else float("inf")
+            difference(answer, one) if status == 200 else float("inf")
             for (status, answer), one in zip(answers, expected, strict=True)
         ]
         bad = sum(not gap <= 1e-5 for gap in gaps)
@@ -164,11 +157,10 @@ def main():
                 "difference": max(gaps),
             }
         )
-    print(f"{options.task}: {options.requests} requests, {options.clients} clients")
-    lines = print_table(list(table[0]), [list(row.values()) for row in table])
-    write_record(options.record, tables={options.task: lines})
+    print(f"{options.requests} requests, {options.clients} clients")
+    print_table(list(table[0]), [list(row.values()) for row in table])
     if options.output:
-        write_json(options.output, {"example": options.task, "rows": table})
+        write_json(options.output, {"rows": table})
     return 1 if wrong else 0
 
 

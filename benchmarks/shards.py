@@ -13,7 +13,6 @@ of disk under the folder for temporary files. Linux only.
 """
 
 import argparse
-import itertools
 import json
 import os
 import pathlib
@@ -57,8 +56,8 @@ def texts(folder, name):
 
 def load(data, shards):
     """The options of the command with its defaults, the tokenizers, and the texts to train on."""
+    from examples.translation.__main__ import parse
     from examples.translation.data import learn_subwords, make_tokenizers, read_pairs
-    from examples.translation.options import parse
     from examples.translation.shards import Shards
 
     train, valid = ([str(path) for path in texts(data, name)] for name in ("train", "val"))
@@ -73,10 +72,22 @@ def load(data, shards):
 def read_through(data, shards):
     """Makes all batches of one epoch."""
     options, tokenizers, pairs = load(data, shards)
-    size, start = options.batch_size, time.perf_counter()
-    batches = iter(pairs.batches(tokenizers, size, options.max_tokens, options.seed))
-    read = sum(len(target) for _, target in itertools.islice(batches, -(-len(pairs) // size)))
+    start = time.perf_counter()
+    batches = make_batches(options, tokenizers, pairs, -(-len(pairs.pairs) // options.batch_size))
+    read = sum(len(target) for _, target in batches())
     return {"pairs": read, "pairs a second": read / (time.perf_counter() - start)}
+
+
+def make_batches(options, tokenizers, pairs, steps):
+    """One epoch of `fit`; in memory it holds more than one pass over the pairs."""
+    from examples.common.training import pair_batches
+    from examples.translation.data import drop_long, encode
+    from examples.translation.shards import Stream
+
+    size, limit, seed = options.batch_size, options.max_tokens, options.seed
+    if options.shards:
+        return Stream(pairs, tokenizers, size, limit, seed, False, steps)
+    return pair_batches(drop_long(encode(tokenizers, pairs), limit), size, seed, steps)
 
 
 def train(data, shards=None):
@@ -85,13 +96,10 @@ def train(data, shards=None):
 
     from examples.common.training import warmup_cosine
     from examples.translation.model import SmoothedCrossEntropy, build_model
-    from examples.translation.shards import training_batches
 
     options, tokenizers, pairs = load(data, shards)
-    count = len(pairs) if shards else len(pairs[0])
-    batches, *_ = training_batches(pairs, tokenizers, options.seed, False, options)
-    # One epoch of `fit`; in memory it holds more than one pass over the pairs.
-    batches.steps = STEPS
+    count = len(pairs.pairs) if shards else len(pairs[0])
+    batches = make_batches(options, tokenizers, pairs, STEPS)
     sizes = [int(tokenizer.vocab_size()) for tokenizer in tokenizers]
     model = build_model(sizes, options)
     rate = warmup_cosine(options.learning_rate, STEPS, last=0.01)

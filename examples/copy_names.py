@@ -16,12 +16,7 @@ import pathlib
 import keras
 import numpy as np
 
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    RecurrentEncoder,
-    Seq2Seq,
-)
+from keras_attention import AttentionRNN, BahdanauAttention, RecurrentEncoder, Seq2Seq
 from keras_attention.plotting import plot_attention
 from keras_attention.seq2seq import ExtendedVocabulary, PointerGenerator
 

@@ -1,12 +1,12 @@
 """Bags of instances: read from files, generated from digits, in folds and in batches."""
 
-import pathlib
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from examples.common.files import read_table, refuse
-from examples.common.training import Batches, budgeted
+from examples.common.training import Batches, bucketed
 
 # The bags of a batch, and the instances of a padded batch, at most.
 BATCH, CELLS = 16, 20_000
@@ -16,15 +16,9 @@ ID_COLUMNS = ("bag", "bag_id", "slide_id")
 class Bags(NamedTuple):
     """Bags with a class each.
 
-    Attributes:
-        instances: `(N, D)`, the instances of all bags, one bag after the other.
-        sizes: the number of instances of each bag.
-        labels: the number of the class of each bag.
-        classes: the names of the classes.
-        names: the names of the bags.
-        features: the names of the features, or None.
-        truth: `(N,)`, which instances make their bag positive, or None if nobody knows.
-        places: `(N, 2)`, where the instances lie in an image, or None.
+    instances: `(N, D)`, those of all bags, one bag after the other. sizes, labels, names: of each
+    bag; a label is the number of a class in `classes`. features: their names, or None. truth:
+    `(N,)`, which instances make their bag positive, or None if nobody knows.
     """
 
     instances: np.ndarray
@@ -34,7 +28,6 @@ class Bags(NamedTuple):
     names: list
     features: list | None = None
     truth: np.ndarray | None = None
-    places: np.ndarray | None = None
 
     def of(self, bag):
         """The rows of one bag."""
@@ -58,7 +51,7 @@ class Bags(NamedTuple):
 
     def batches(self, chosen, order=None):
         """Splits bags into batches of similar sizes, shuffled by a NumPy generator."""
-        return [chosen[x] for x in budgeted(self.sizes[chosen][:, None], BATCH, CELLS, order)]
+        return [chosen[x] for x in bucketed(self.sizes[chosen], BATCH, order, CELLS)]
 
     def training(self, chosen, members, steps, seed):
         """The bags for `fit`, in epochs of so many batches. Each member sees all bags."""
@@ -71,155 +64,76 @@ class Bags(NamedTuple):
         ).dataset()
 
 
-def read(path, labels=None):
-    """Reads bags. Ends the program with the reason where that is impossible.
+def read(path):
+    """Reads a `.csv` with a row for each instance: the columns `bag` and `label`, and features.
 
-    A `.csv` has a row for each instance: the columns `bag` and `label`, and features. Without a
-    header the first column is the label and the second the bag. A folder has an HDF5 file for each
-    bag, with a dataset `features` `(N, D)`; `labels` is a `.csv` with the columns `bag` (the name
-    of the file without its end) and `label`.
+    Without a header the first column is the label and the second the bag.
     """
-    path = pathlib.Path(path)
-    if path.is_dir():
-        bags = _read_folder(path, labels)
-    elif path.is_file():
-        bags = _read_table(path)
-    else:
-        refuse(path, "not there. Give a .csv with the columns bag and label, or a folder of .h5")
-    for bag, name in enumerate(bags.names):
-        if not np.isfinite(bags.instances[bags.of(bag)]).all():
-            remedy = "Replace them, or leave the instance out"
-            refuse(path, f"the bag {name!r} has features that are not finite. {remedy}")
-    return bags
-
-
-def _entries(path, plain=False):
-    """The names of the columns, and for each row its line, bag, label and other cells.
-
-    A bag has one label. With `plain`, a first row of numbers is no header, but an instance.
-    """
-    rows = [(line, [cell.strip() for cell in cells]) for line, cells in read_table(path)]
-    if not rows:
-        refuse(path, "is empty")
-    (first, names), bag, label = rows[0], 1, 0
-    if plain and len(names) > 1 and all(map(_is_number, names)):
-        names = [f"column {n}" for n in range(1, len(names) + 1)]
-    else:
-        (bag, label), rows = _columns(f"{path}, line {first}", names), rows[1:]
-    entries, labels = [], {}
-    for line, cells in rows:
-        place = f"{path}, line {line}"
-        if len(cells) != len(names):
-            refuse(place, f"has {len(cells)} columns, and the first line has {len(names)}")
-        if not (cells[bag] and cells[label]):
-            refuse(place, f"`{names[label] if cells[bag] else names[bag]}` is empty")
-        if labels.setdefault(cells[bag], cells[label]) != cells[label]:
-            both = f"{labels[cells[bag]]!r} and {cells[label]!r}"
-            refuse(place, f"the bag {cells[bag]!r} has the labels {both}. A bag has one label")
-        others = [cell for n, cell in enumerate(cells) if n not in (bag, label)]
-        entries.append((place, cells[bag], cells[label], others))
-    return [name for n, name in enumerate(names) if n not in (bag, label)], entries
-
-
-def _is_number(text):
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _columns(place, header):
-    """The numbers of the columns of bags and labels."""
-    names = [name.lower() for name in header]
-    if "" in names:  # the index that pandas writes
-        remedy = "With pandas, call to_csv(path, index=False)"
-        refuse(place, f"column {names.index('') + 1} has no name. {remedy}")
-    columns = []
-    for wanted in (ID_COLUMNS, ("label",)):
-        columns.append([n for n, name in enumerate(names) if name in wanted])
-        if len(columns[-1]) > 1:
-            both = " and ".join(f"{n + 1}, `{header[n]}`," for n in columns[-1][:2])
-            told = f"the columns {both} both name the {wanted[0]}. Remove one"
-            refuse(place, f"{told}: it must not become a feature")
-    if not all(columns):
-        refuse(place, f"needs the columns `bag` and `label`; it has {', '.join(header[:8])}")
-    return columns[0][0], columns[1][0]
-
-
-def _read_table(path):
-    features, entries = _entries(path, plain=True)
+    features, entries = _entries(path)
     if not entries or not features:
         refuse(path, "needs rows of instances, with features beside the bag and the label")
     grouped, labels = {}, {}
     for place, bag, label, cells in entries:
         for name, cell in zip(features, cells, strict=True):
             if not _is_number(cell):
-                wrong = f"the feature `{name}` must be a number, not {cell!r}"
+                wrong = f"the feature `{name}` must be a finite number, not {cell!r}"
                 refuse(place, f"{wrong}. Fill it, or leave the instance out")
-        grouped.setdefault(bag, []).append(np.array([*map(float, cells)], "float32"))
-        labels[bag] = label
-    return _made({name: np.stack(x) for name, x in grouped.items()}, labels, features)
+        grouped.setdefault(bag, []).append([*map(float, cells)])
+        if labels.setdefault(bag, label) != label:
+            both = f"{labels[bag]!r} and {label!r}"
+            refuse(place, f"the bag {bag!r} has the labels {both}. A bag has one label")
+    classes, numbers = np.unique([*labels.values()], return_inverse=True)
+    sizes = np.array([len(x) for x in grouped.values()])
+    instances = np.concatenate([*grouped.values()]).astype("float32")
+    return Bags(instances, sizes, numbers, classes.tolist(), [*grouped], features)
 
 
-def _read_folder(path, labels):
-    if labels is None:
-        refuse(path, "give --labels FILE.csv too, with the columns bag and label")
-    found = {bag: (place, label) for place, bag, label, _ in _entries(labels)[1]}
-    if not found:
-        refuse(labels, "needs a row for each bag, after the names of the columns")
-    grouped, places = {}, []
-    for bag, (place, _) in found.items():
-        file = path / f"{bag}.h5"
-        if not file.is_file():
-            refuse(place, f"the bag {bag!r} has no file {file}")
-        grouped[bag], where = _read_bag(file)
-        places += [] if where is None else [where]
-    if len({x.shape[1] for x in grouped.values()}) > 1:
-        refuse(path, "the files have features of several widths")
-    names = [f"feature {n}" for n in range(next(iter(grouped.values())).shape[1])]
-    bags = _made(grouped, {bag: label for bag, (_, label) in found.items()}, names)
-    places = np.concatenate(places) if len(places) == len(grouped) else None
-    return bags._replace(places=places)
+def _entries(path):
+    """The names of the features, and for each row its line, bag, label and features."""
+    rows = [(line, [cell.strip() for cell in cells]) for line, cells in read_table(path)]
+    if not rows:
+        refuse(path, "is empty")
+    (first, names), bag, label = rows[0], 1, 0
+    if len(names) > 1 and all(map(_is_number, names)):
+        names = [f"column {n}" for n in range(1, len(names) + 1)]
+    else:
+        (bag, label), rows = _columns(f"{path}, line {first}", names), rows[1:]
+    entries, others = [], [n for n in range(len(names)) if n not in (bag, label)]
+    for line, cells in rows:
+        place = f"{path}, line {line}"
+        if len(cells) != len(names):
+            refuse(place, f"has {len(cells)} columns, and the first line has {len(names)}")
+        if not (cells[bag] and cells[label]):
+            refuse(place, f"`{names[label] if cells[bag] else names[bag]}` is empty")
+        entries.append((place, cells[bag], cells[label], [cells[n] for n in others]))
+    return [names[n] for n in others], entries
 
 
-def _read_bag(file):
-    """The features `(N, D)` of an HDF5 file, and the places `(N, 2)` or None."""
-    import h5py
-
+def _is_number(text):
     try:
-        with h5py.File(file) as opened:
-            arrays = {x: np.asarray(opened[x]) for x in ("features", "coords") if x in opened}
-            names = ", ".join(opened) or "none"
-    except (OSError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        refuse(file, f"cannot be read as HDF5 ({error}). Write it again, or leave the bag out")
-    if "features" not in arrays:
-        refuse(file, f"has no dataset `features`; it has {names}")
-    for name, x in arrays.items():
-        if x.dtype.kind not in "biuf" or x.ndim == 0 or x.size == 0:
-            found = f"{x.dtype} of shape {x.shape}"
-            refuse(file, f"`{name}` must be numbers, a row for each instance; it is {found}")
-    features = arrays["features"].reshape(-1, arrays["features"].shape[-1]).astype("float32")
-    if "coords" not in arrays:
-        return features, None
-    if arrays["coords"].size != 2 * len(features):
-        both = f"{len(features)} instances, and `coords` has the shape {arrays['coords'].shape}"
-        refuse(file, f"`coords` must be two numbers for each instance; `features` has {both}")
-    return features, arrays["coords"].reshape(-1, 2)
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
-def _made(grouped, labels, features):
-    names = list(grouped)
-    classes, numbers = np.unique([labels[name] for name in names], return_inverse=True)
-    sizes, instances = np.array([len(x) for x in grouped.values()]), [*grouped.values()]
-    return Bags(np.concatenate(instances), sizes, numbers, classes.tolist(), names, features)
+def _columns(place, header):
+    """The numbers of the columns of bags and labels."""
+    names, columns = [name.lower() for name in header], []
+    if "" in names:  # the index that pandas writes
+        refuse(place, f"column {names.index('') + 1} has no name")
+    for wanted in (ID_COLUMNS, ("label",)):
+        found = [n for n, name in enumerate(names) if name in wanted]
+        if len(found) != 1:
+            columns = ", ".join(header[:8])
+            refuse(place, f"needs one column `{wanted[0]}`, and has {len(found)}: {columns}")
+        columns += found
+    return columns
 
 
 def make_digits(train, test, seed):
-    """Bags of 10 to 60 images of digits. Every other bag holds at least one 9.
+    """Bags of 10 to 60 images of digits. Every other bag holds nines, a tenth of its images.
 
-    A tenth of the images of such a bag are nines. The first `train` bags and the `test` others
-    share no image.
+    The first `train` bags and the `test` others share no image.
     """
     from sklearn.datasets import load_digits
 
@@ -243,27 +157,8 @@ def make_digits(train, test, seed):
     return Bags(instances, sizes, labels, classes, names, truth=truth)
 
 
-def check_classes(source, bags, folds):
-    """Prints the size of each class. Ends the program where one is smaller than the folds."""
-    counts = np.bincount(bags.labels)
-    listed = ", ".join(f"{n} {name}" for n, name in zip(counts, bags.classes, strict=True))
-    print(
-        f"{source}: {len(bags.sizes)} bags ({listed}) of {bags.sizes.min()} to {bags.sizes.max()} "
-        f"instances with {bags.instances.shape[1]} features"
-    )
-    if len(counts) < 2:
-        refuse(source, f"all bags are of the class {bags.classes[0]!r}; at least two are needed")
-    if counts.min() < folds:
-        small = bags.classes[counts.argmin()]
-        few = f"has {counts.min()} bags, fewer than the {folds} folds"
-        refuse(source, f"the class {small!r} {few}. Give fewer --folds, at least 2, or more bags")
-
-
 def parts(bags, folds, repeats, seed):
-    """The names, the training bags and the test bags of every part of a cross-validation.
-
-    Each class is spread over all folds.
-    """
+    """The names, the training bags and the test bags of every part of a cross-validation."""
     from sklearn.model_selection import StratifiedKFold
 
     found = []

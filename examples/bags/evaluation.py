@@ -1,10 +1,9 @@
 """Judges models of bags beside scikit-learn, measures whether weights are reasons, and saves."""
 
+import collections
 from functools import partial
 
-import keras
 import numpy as np
-import tensorflow as tf
 from keras import ops
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
@@ -14,7 +13,7 @@ from sklearn.svm import SVC
 
 from examples.bags.model import with_scaling
 from examples.common.files import save_figure
-from examples.common.saving import check_saved_model, write_model, write_saved_model
+from examples.common.training import write_model
 from keras_attention.faithfulness import comprehensiveness, gradient_times_input, sufficiency
 from keras_attention.plotting import plot_bag
 
@@ -28,7 +27,6 @@ BASELINES = {
     ),
 }
 SHARE = 0.1  # of the instances of a bag, which are erased
-ROOM = 54  # letters for the features of an instance in the picture
 NO_REASONS = (
     "The instances with the largest weights matter no more than random instances. The weights say\n"
     "what was read. Do not take them for the reasons of a prediction."
@@ -54,7 +52,7 @@ def evaluate(reader, bags, chosen):
         positive = chosen[bags.labels[chosen] == 1]
         # A model without weights is explained by gradients for the second class.
         scores = weights or {
-            bag: gradients(reader, bags, np.array([bag]), slice(1, 2))[0] for bag in positive
+            bag: gradients(reader, bags.padded(np.array([bag])), slice(1, 2))[0] for bag in positive
         }
         found = [roc_auc_score(bags.truth[bags.of(bag)], scores[bag]) for bag in positive]
         entry["instance AUC"] = float(np.mean(found))
@@ -64,15 +62,12 @@ def evaluate(reader, bags, chosen):
 def judged(predicted, scores, bags, chosen):
     """An entry: the share that is right and, of two classes, the scores of the second one."""
     entry = {"accuracy": 100 * float(np.mean(predicted == bags.labels[chosen]))}
-    if len(bags.classes) == 2:
-        entry["scores"] = np.ravel(scores).tolist()
-        entry["labels"] = bags.labels[chosen].tolist()
-    return entry
+    both = {"scores": np.ravel(scores).tolist(), "labels": bags.labels[chosen].tolist()}
+    return entry | both if len(bags.classes) == 2 else entry
 
 
-def gradients(reader, bags, chosen, classes=slice(None)):
+def gradients(reader, given, classes=slice(None)):
     """The gradient times the input of each instance, for the predicted one of some classes."""
-    given = bags.padded(chosen)
     mask = ops.convert_to_tensor(given["mask"])
 
     def probability(instances):
@@ -101,8 +96,7 @@ def add_baselines(results, names, bags, train, test, seed):
 def report(results, poolings, bags):
     """Prints the mean of all folds, its standard deviation over the repeats, and the AUC.
 
-    The first line is for comparison: what always naming the largest class gets right. Returns the
-    other lines, as rows.
+    Returns the lines as rows.
     """
     table = [["", "% right", "AUC", "instance AUC"]]
     counts = np.bincount(bags.labels)
@@ -110,14 +104,19 @@ def report(results, poolings, bags):
     print(f"\n{'':20}{'% right':>16}{'AUC':>16}{'instance AUC':>15}")
     print(f"{always[:19]:20}{100 * counts.max() / counts.sum():16.1f}")
     for pooling in (*poolings, *BASELINES):
-        repeats = {}
+        repeats = collections.defaultdict(lambda: collections.defaultdict(list))
         for entry in results.results:
             if entry["pooling"] == pooling:
-                repeats.setdefault(entry["repeat"], []).append(entry)
-        cells = []
-        for name in ("accuracy", "scores", "instance AUC"):
-            found = [of_repeat(name, entries) for entries in repeats.values() if name in entries[0]]
-            cells.append(spread(found) if found else "")
+                for name, x in entry.items():
+                    repeats[entry["repeat"]][name] += x if isinstance(x, list) else [x]
+        found = collections.defaultdict(list)
+        for of in repeats.values():
+            found["accuracy"].append(np.mean(of["accuracy"]))
+            if of["scores"]:
+                found["AUC"].append(roc_auc_score(of["labels"], of["scores"]))
+            if of["instance AUC"]:
+                found["instance AUC"].append(np.mean(of["instance AUC"]))
+        cells = [spread(found[name]) for name in ("accuracy", "AUC", "instance AUC")]
         if repeats:
             print(f"{pooling:20}{cells[0]:>16}{cells[1]:>16}{cells[2]:>15}")
             table.append([pooling, *cells])
@@ -125,71 +124,56 @@ def report(results, poolings, bags):
     return table
 
 
-def of_repeat(name, entries):
-    """The accuracy or AUC of the folds of a repeat."""
-    if name != "scores":
-        return np.mean([entry[name] for entry in entries])
-    labels, scores = (np.concatenate([x[name] for x in entries]) for name in ("labels", "scores"))
-    return roc_auc_score(labels, scores)
-
-
 def spread(values):
-    digits = 1 if max(values) > 1 else 3
+    digits = 1 if max(values, default=0) > 1 else 3
     deviation = f" ± {np.std(values, ddof=1):.{digits}f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.{digits}f}{deviation}"
+    return f"{np.mean(values):.{digits}f}{deviation}" if values else ""
 
 
 def measure_reasons(reader, bags, chosen):
-    """Measures the effect of the instances of largest weight on the predictions.
+    """What the predictions lose without the most important instances, or with them alone.
 
-    Returns:
-        A table of text, and whether these instances matter more than random ones, by at least two
-        standard errors.
+    Returns a table of text, and whether the instances with the largest weights have more
+    comprehensiveness than random ones, by at least two standard errors.
     """
-    random = np.random.default_rng(0)
+    random, found = np.random.default_rng(0), collections.defaultdict(list)
 
-    def probabilities(instances):
-        mask = np.any(instances != 0, axis=2)
-        return reader.predict_on_batch({"instances": instances, "mask": mask})["probabilities"]
+    def ask(instances):
+        return reader.predict_on_batch(
+            {"instances": instances, "mask": np.any(instances != 0, axis=2)}
+        )
 
-    found = {}
     for batch in bags.batches(chosen):
         given = bags.padded(batch)
         kinds = {
-            "weights": reader.predict_on_batch(given)["weights"],
-            "gradient times input": gradients(reader, bags, batch),
+            "weights": ask(given["instances"])["weights"],
+            "gradient times input": gradients(reader, given),
             "random": random.random(given["mask"].shape),
         }
         for kind, importance in kinds.items():
-            for measure in (comprehensiveness, sufficiency):
-                lost = measure(probabilities, given["instances"], importance, SHARE)
-                found.setdefault(kind, {}).setdefault(measure.__name__, []).extend(lost)
+            for loss in (comprehensiveness, sufficiency):
+                lost = loss(
+                    lambda x: ask(x)["probabilities"], given["instances"], importance, SHARE
+                )
+                found[kind, loss.__name__].extend(lost.tolist())
     lines = [
         f"What the probability of the predicted class loses, {SHARE:.0%} of the instances:",
-        f"{'importance':22}{'without them':>14}{'with them alone':>17}",
+        f"{'importance':26}without them  with them alone",
     ]
-    for kind, lost in found.items():
-        means = [np.mean(lost[x.__name__]) for x in (comprehensiveness, sufficiency)]
-        lines.append(f"{kind:22}{means[0]:14.3f}{means[1]:17.3f}")
-    gain = np.subtract(*(found[x]["comprehensiveness"] for x in ("weights", "random")))
+    for kind in kinds:
+        lost, left = (np.mean(found[kind, x]) for x in ("comprehensiveness", "sufficiency"))
+        lines.append(f"{kind:26}{lost:12.3f}  {left:15.3f}")
+    gain = np.subtract(*(found[x, "comprehensiveness"] for x in ("weights", "random")))
     matter = bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
     return "\n".join(lines if matter else [*lines, NO_REASONS]), matter
 
 
 def save(reader, bags, scaled, chosen, scaling, output):
-    """Writes and checks the `.keras` file and the SavedModel, and shows what was read."""
+    """Writes and checks the `.keras` file, and shows what was read."""
     served = with_scaling(reader, *scaling)
     write_model(served, output / "model.keras", bags.padded(chosen[:8]))
+    print(f"{output / 'model.keras'}: its classes: {', '.join(bags.classes)}")
     probabilities, weights = predict(served, bags, chosen)
-    if keras.backend.backend() == "tensorflow":
-        path, bag = output / "saved_model", chosen[0]
-        write_saved_model(path, make_serve(served), ["instances"], [served], tf.float32)
-        expected = {"probabilities": probabilities[0]}
-        expected |= {"weights": weights[bag]} if weights else {}
-        check_saved_model(path, {"instances": bags.instances[bags.of(bag)].tolist()}, expected)
-        print(f"{path}: takes the instances of a bag; its classes: {', '.join(bags.classes)}")
-    else:
-        print("The SavedModel needs the TensorFlow backend, and another --output.")
     if weights:
         table, matter = measure_reasons(reader, scaled, chosen)
         print(table)
@@ -198,30 +182,14 @@ def save(reader, bags, scaled, chosen, scaling, output):
         print(f"{output / 'bag.png'}: the instances of a bag with the largest weights")
 
 
-def make_serve(reader):
-    """Makes the function of the SavedModel: one bag `(T, D)` to its probabilities and weights."""
-
-    def serve(instances):
-        mask = tf.ones((1, tf.shape(instances)[0]), "bool")
-        found = reader({"instances": instances[None], "mask": mask}, training=False)
-        return {name: x[0] for name, x in found.items()}
-
-    return serve
-
-
 def draw(bags, scaled, bag, weights, matter):
-    """The instances with the largest weights: images, places, or some features of a row.
+    """The instances of largest weight in a bag: images, or some features of a row.
 
-    Args:
-        bags, scaled: all bags, and all bags standardised.
-        bag, weights: the number of a bag, and its weights.
-        matter: whether such instances matter more than random ones. If not, the picture says so.
+    If they do not `matter` more than random ones, the picture says so.
     """
     rows, marked, notes = bags.of(bag), (), [] if matter else [NO_REASONS]
     if bags.truth is not None:
         shown, marked = bags.instances[rows].reshape(-1, 8, 8), np.flatnonzero(bags.truth[rows])
-    elif bags.places is not None:
-        shown = [f"at {', '.join(map(str, place))}" for place in bags.places[rows]]
     else:
         shown = [*map(partial(far, bags.features), bags.instances[rows], scaled.instances[rows])]
         notes = ["An instance is named by the features that are farthest from their mean.", *notes]
@@ -232,11 +200,6 @@ def draw(bags, scaled, bag, weights, matter):
 
 
 def far(names, row, scaled):
-    """The features of an instance that differ most from the mean, in deviations, as text."""
-    text = ""
-    for n in np.argsort(-np.abs(scaled), kind="stable"):
-        longer = f"{text}{', ' * bool(text)}{names[n]} {row[n]:.3g}"
-        if text and len(longer) > ROOM:
-            break
-        text = longer
-    return text
+    """The three features of an instance that differ most from the mean, in deviations, as text."""
+    chosen = np.argsort(-np.abs(scaled), kind="stable")[:3]
+    return ", ".join(f"{names[n]} {row[n]:.3g}" for n in chosen)

@@ -12,10 +12,7 @@ LEAST = 8  # in a smaller bag each instance may decide
 
 
 def pool(x, mask, kind):
-    """The mean or the largest of the valid instances, `(B, T, D)` to `(B, D)`.
-
-    An empty bag gives zeros.
-    """
+    """The mean or the largest of the valid instances, `(B, T, D)` to `(B, D)`; zeros of none."""
     valid = ops.expand_dims(mask, 2)
     if kind == "mean":
         count = ops.sum(ops.cast(valid, x.dtype), axis=1)
@@ -26,10 +23,9 @@ def pool(x, mask, kind):
 
 @keras.saving.register_keras_serializable(package="keras_attention_examples")
 class DropInstances(layers.Layer):
-    """Hides a share of each bag in training: a mask `(B, T)` to a mask.
+    """Hides a share of each bag in training, unless fewer than `LEAST` instances are left.
 
-    One clear instance is enough to know the class of a bag. A model that loses it now and then must
-    learn to find the others too. Where fewer than `LEAST` would be left, none is hidden.
+    One clear instance tells the class. A model that loses it now and then must find the others too.
     """
 
     def __init__(self, rate, **kwargs):
@@ -51,19 +47,9 @@ class DropInstances(layers.Layer):
 def build_model(features, classes, pooling, hidden, drop_instances, members):
     """Builds the model that is trained, and a reader on the same layers that shows the weights.
 
-    Args:
-        features: the width of an instance.
-        classes: the number of classes.
-        pooling: one of `POOLINGS`.
-        hidden: the widths of the layers before the pooling.
-        drop_instances: the share of the instances that are hidden in training.
-        members: the number of networks, which learn side by side and vote.
-
-    Returns:
-        `(model, reader)`. Both take a dictionary of `instances` `(B, T, D)` and `mask` `(B, T)`.
-        The model returns the logits of all members, `(B, members, classes)`. The reader returns a
-        dictionary of `probabilities` `(B, classes)` and, of attention, `weights` `(B, T)`, the
-        means over the members.
+    Both take `instances` `(B, T, D)` and `mask` `(B, T)`. The model returns the logits of all
+    members, networks that vote, `(B, members, classes)`. The reader returns their means:
+    `probabilities` `(B, classes)` and, of attention, `weights` `(B, T)`.
     """
     instances = keras.Input((None, features), name="instances")
     mask = keras.Input((None,), dtype="bool", name="mask")

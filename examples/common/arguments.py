@@ -2,23 +2,14 @@
 
 import argparse
 import importlib.util
-import os
-import shlex
 import sys
 
 
 def make_parser(task, description):
     """A parser for `python -m examples.TASK` that keeps the line breaks of the description."""
-    return argparse.ArgumentParser(
-        prog=f"python -m examples.{task}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-
-
-def command_line(task):
-    """The command that started this process, to write into the results."""
-    return shlex.join(["python", "-m", f"examples.{task}", *sys.argv[1:]])
+    kind = argparse.RawDescriptionHelpFormatter
+    options = {"prog": f"python -m examples.{task}", "description": description}
+    return argparse.ArgumentParser(**options, formatter_class=kind)
 
 
 def between(kind, low, high=float("inf")):
@@ -32,16 +23,12 @@ def between(kind, low, high=float("inf")):
             raise argparse.ArgumentTypeError(f"must be {limits}; received {text}")
         return value
 
-    # argparse names the type where the text is not a number.
-    convert.__name__ = kind.__name__
+    convert.__name__ = kind.__name__  # argparse names the type where the text is not a number
     return convert
 
 
-count = between(int, 1)
-share = between(float, 0, 1)
-number = between(float, 0)
-# What `keras.utils.set_random_seed` accepts.
-seed = between(int, 0, 2**32)
+count, number, share = between(int, 1), between(float, 0), between(float, 0, 1)
+seed = between(int, 0, 2**31)
 
 
 def add_directions(parser):
@@ -51,51 +38,34 @@ def add_directions(parser):
     parser.add_argument("--backward", type=int, default=0, metavar="N", help=text)
 
 
-def check_directions(parser, arguments):
-    """Checks that at least one model writes from left to right, and that every seed is one."""
-    if not 0 <= arguments.backward < arguments.ensemble:
+def check_directions(parser, options):
+    """Checks that at least one model writes from left to right."""
+    if not 0 <= options.backward < options.ensemble:
         parser.error(
-            f"--backward must be 0 or more and less than --ensemble, which is "
-            f"{arguments.ensemble}; received {arguments.backward}"
+            f"--backward must be 0 or more and less than --ensemble, which is {options.ensemble}; "
+            f"received {options.backward}"
         )
-    if arguments.seed + arguments.ensemble > 2**32:
-        parser.error(f"--seed must be at most {2**32 - arguments.ensemble} for this --ensemble")
 
 
-def members(arguments):
+def members(options):
     """The seed of each model, and whether it writes from right to left, as the last ones do."""
-    ahead = arguments.ensemble - arguments.backward
-    return [(arguments.seed + number, number >= ahead) for number in range(arguments.ensemble)]
+    ahead = options.ensemble - options.backward
+    return [(options.seed + number, number >= ahead) for number in range(options.ensemble)]
 
 
-def fill(arguments, defaults):
+def fill(options, defaults):
     """Sets options that were not given, and those that have no flag."""
-    for name, value in defaults.items():
-        if getattr(arguments, name, None) is None:
-            setattr(arguments, name, value)
-    return arguments
+    given = {name: x for name, x in vars(options).items() if x is not None}
+    vars(options).update({**defaults, **given})
+    return options
 
 
 def check_extras(*packages, extra="examples"):
     """Ends the program with the command that installs the missing packages."""
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
-        raise SystemExit(
-            f"{', '.join(missing)}: not installed. Run "
-            f'python -m pip install "keras-attention-layers[{extra}]"'
-        )
-
-
-def silently(function, *arguments, **options):
-    """Calls a function without what its C++ code writes to standard error."""
-    errors = os.dup(2)  # that code does not write to sys.stderr
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        return function(*arguments, **options)
-    finally:
-        os.dup2(errors, 2)
-        os.close(errors)
+        install = f'python -m pip install "keras-attention-layers[{extra}]"'
+        raise SystemExit(f"{', '.join(missing)}: not installed. Run {install}")
 
 
 def run(main):

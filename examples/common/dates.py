@@ -8,66 +8,35 @@ import calendar
 import datetime
 import random
 
-import keras
-
 FIRST, LAST = datetime.date(1900, 1, 1), datetime.date(2099, 12, 31)
-DAYS = (LAST - FIRST).days + 1  # the largest number of pairs
-START, END = 1, 2  # ids of "^" and "$", the first two characters of every alphabet; 0 is padding
+DAYS = (LAST - FIRST).days + 1
 MONTHS, WEEKDAYS = list(calendar.month_name)[1:], list(calendar.day_name)
 UNITS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth"]
 TEENS = ["tenth", "eleventh", "twelfth", "thirteenth", "fourteenth", "fifteenth", "sixteenth"]
 TEENS += ["seventeenth", "eighteenth", "nineteenth"]
-ORDINALS = [
-    *UNITS,
-    *TEENS,
-    "twentieth",
-    *(f"twenty-{unit}" for unit in UNITS),
-    "thirtieth",
-    "thirty-first",
-]
-FORMATS = (
-    "{day} {month} {year}",
-    "{month} {day}, {year}",
-    "{nth} of {month} {year}",
-    "{month} {nth}, {year}",
-    "{weekday}, {day} {month} {year}",
-    "{weekday}, {month} {nth} {year}",
-    "the {ordinal} of {month}, {year}",
-    "{month} the {ordinal} {year}",
-    "{year}, {month} {day}",
-    "{day} {short} {year}",
-    "{short} {day} {year}",
-    "{day}. {month} {year}",
-    "{day}.{number}.{year}",
-    "{day:02d}/{number:02d}/{year}",
-    "in {year} on the {nth} of {month}",
-)
+ORDINALS = [*UNITS, *TEENS, "twentieth", *(f"twenty-{unit}" for unit in UNITS)]
+ORDINALS += ["thirtieth", "thirty-first"]
+FORMATS = "{day} {month} {year}", "{month} {day}, {year}", "{nth} of {month} {year}"
+FORMATS += "{month} {nth}, {year}", "{weekday}, {day} {month} {year}"
+FORMATS += "{weekday}, {month} {nth} {year}", "the {ordinal} of {month}, {year}"
+FORMATS += "{month} the {ordinal} {year}", "{year}, {month} {day}", "{day} {short} {year}"
+FORMATS += "{short} {day} {year}", "{day}. {month} {year}", "{day}.{number}.{year}"
+FORMATS += "{day:02d}/{number:02d}/{year}", "in {year} on the {nth} of {month}"
 
 
 def write(date, pattern):
     """Writes a `datetime.date` in one of the `FORMATS`."""
-    month = MONTHS[date.month - 1]
-    return pattern.format(
-        day=date.day,
-        nth=f"{date.day}{_suffix(date.day)}",
-        ordinal=ORDINALS[date.day - 1],
-        month=month,
-        short=month[:3],
-        number=date.month,
-        year=date.year,
-        weekday=WEEKDAYS[date.weekday()],
-    )
+    day, month = date.day, MONTHS[date.month - 1]
+    suffix = "th" if 11 <= day <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
+    names = {"day": day, "month": month, "short": month[:3], "number": date.month}
+    names |= {"nth": f"{day}{suffix}", "ordinal": ORDINALS[day - 1], "year": date.year}
+    return pattern.format(**names, weekday=WEEKDAYS[date.weekday()])
 
 
 def make_pairs(sizes, seed=0):
-    """Makes disjoint sets of pairs: no calendar day is in two of them.
+    """Makes disjoint sets of pairs, `(sources, targets)` for each size: no day is in two of them.
 
-    Args:
-        sizes: the number of pairs in each set.
-        seed: the same seed gives the same pairs.
-
-    Returns:
-        For each size `(sources, targets)`, two lists of strings.
+    The same seed gives the same pairs.
     """
     rng = random.Random(seed)
     days = rng.sample(range(DAYS), sum(sizes))
@@ -78,33 +47,6 @@ def make_pairs(sizes, seed=0):
         sources = [_vary(write(date, rng.choice(FORMATS)), rng) for date in chosen]
         sets.append((sources, [date.isoformat() for date in chosen]))
     return sets
-
-
-def encode_pairs(sources, targets, characters):
-    """Encodes pairs as ids of characters, with "$" after each target.
-
-    All sources have one length, and so have all targets, so XLA compiles a model once.
-
-    Args:
-        sources, targets: lists of strings.
-        characters: the alphabet, which begins with "^$". The first character has the id 1.
-
-    Returns:
-        The ids `(N, 40)` of the sources, and `(N, 11)` of the targets.
-    """
-    return (
-        _encode(sources, characters, 40),
-        _encode([text + "$" for text in targets], characters, 11),
-    )
-
-
-def _encode(texts, characters, length):
-    ids = [[characters.index(character) + 1 for character in text] for text in texts]
-    return keras.utils.pad_sequences(ids, length, padding="post")
-
-
-def _suffix(day):
-    return "th" if 11 <= day <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
 
 
 def _vary(text, rng):

@@ -1,26 +1,20 @@
 """Files and folders that are written completely or not at all, and the settings of a run."""
 
+import collections
 import contextlib
 import csv
 import hashlib
 import io
 import json
-import os
 import pathlib
 import shutil
-import sys
 import tempfile
 
+import filelock
 import numpy as np
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
-    import msvcrt
-
 NUL = "holds a NUL, which no text holds. If it is UTF-16, convert it: iconv -f utf-16 -t utf-8"
-OWNED = {}  # the folders that this process has locked, and their file descriptors
+LOCKS = {}  # of the folders that this process owns
 
 
 def make_folder(path):
@@ -37,26 +31,15 @@ def make_folder(path):
 
 
 def own_folder(path):
-    """Makes a folder for results, and refuses other runs there until this process ends.
-
-    The lock belongs to the operating system, so a killed process leaves none behind.
+    """Makes a folder for results, and refuses other runs there until this process ends or is
+    killed.
     """
     folder = make_folder(path).resolve()
-    if folder in OWNED:
-        return path
-    OWNED[folder] = file = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT)
     try:
-        if fcntl:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        else:
-            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-    except (BlockingIOError, PermissionError):
-        os.close(OWNED.pop(folder))
+        LOCKS.setdefault(folder, filelock.FileLock(folder / ".lock")).acquire(blocking=False)
+    except filelock.Timeout:
         remedy = "Wait until it ends, or choose another --output"
         refuse(f"--output {path}", f"another run writes into this folder. {remedy}")
-    except OSError as error:  # some file systems have no locks
-        problem = f"{path} cannot be locked ({error.strerror})"
-        print(f"{problem}. Start no second run with this --output.", file=sys.stderr)
     return path
 
 
@@ -79,10 +62,7 @@ def read_text(path):
 
 
 def read_table(path):
-    """Yields the rows of a `.csv` file that are not empty: the first line of each, and its cells.
-
-    Unclosed quotes are refused; otherwise they would swallow the rows that follow.
-    """
+    """Yields the rows of a `.csv` file that are not empty: their first lines, and their cells."""
     csv.field_size_limit(2**31 - 1)
     reader, line = csv.reader(io.StringIO(read_text(path), newline=""), strict=True), 1
     try:
@@ -95,13 +75,22 @@ def read_table(path):
         refuse(f"{path}, line {line}", f"a quote is in the wrong place ({error}). {remedy}")
 
 
+def check_classes(source, labels, folds, unit):
+    """Prints the size of each class. Ends the program where one is smaller than the folds."""
+    counts = collections.Counter(labels)
+    listed = ", ".join(f"{count:,} {label}" for label, count in sorted(counts.items()))
+    print(f"{source}: {counts.total():,} {unit} ({listed})")
+    small = min(counts, key=counts.get)
+    if len(counts) < 2:
+        refuse(source, f"all {unit} are of the class {small!r}; at least two are needed")
+    if counts[small] < folds:
+        few = f"has {counts[small]} {unit}, fewer than the {folds} folds"
+        refuse(source, f"the class {small!r} {few}. Give fewer --folds, or more {unit}")
+
+
 @contextlib.contextmanager
 def whole_file(path):
-    """Gives the name of a temporary file or folder, which then replaces `path` in one step.
-
-    Raises:
-        SystemExit: the file cannot be written. An earlier file of this name is unchanged.
-    """
+    """Gives the name of a temporary file or folder, which then replaces `path` in one step."""
     temporary, old = (path.with_name(f"{part}-{path.name}") for part in ("tmp", "old"))
     try:
         remove(temporary)
@@ -128,13 +117,13 @@ def remove(path):
     shutil.rmtree(path, ignore_errors=True)
 
 
-def write_bytes(path, data):
-    with whole_file(path) as temporary:
-        temporary.write_bytes(data)
-
-
 def write_text(path, text):
-    write_bytes(path, text.encode())
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="")
+
+
+def write_json(path, value):
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
 def save_figure(path, figure):
@@ -144,31 +133,24 @@ def save_figure(path, figure):
 
 
 def fingerprint(*data):
-    """A digest of bytes or arrays, to tell whether two runs had the same data."""
+    """A digest of arrays, or of what JSON can store, to tell whether two runs had the same data."""
     digest = hashlib.sha256()
     for part in data:
-        if not isinstance(part, bytes):
+        if isinstance(part, np.ndarray):
             digest.update(f"{part.dtype} {part.shape}".encode())
-            part = np.ascontiguousarray(part).data
-        digest.update(part)
+            digest.update(np.ascontiguousarray(part).data)
+        else:
+            digest.update(json.dumps(part).encode())
     return digest.hexdigest()
 
 
 class Results:
-    """A list of results in a JSON file, which stays valid if the process is killed at any moment.
-
-    Args:
-        path: the file.
-        settings: everything that the results depend on, as JSON can store it.
-    """
+    """A list of results in a JSON file, which stays valid if the process is killed."""
 
     def __init__(self, path, settings):
         self.path = pathlib.Path(path)
         check_settings(self.path.with_name("settings.json"), settings)
-        try:
-            self.results = read_json(self.path, list)
-        except FileNotFoundError:
-            self.results = []
+        self.results = read_json(self.path, list) or []
 
     def find(self, **names):
         """The first result with these entries, or None."""
@@ -176,18 +158,15 @@ class Results:
 
     def add(self, result):
         self.results.append(result)
-        write_text(self.path, json.dumps(self.results, indent=1) + "\n")
+        write_json(self.path, self.results)
 
 
 def check_settings(path, settings):
     """Writes the settings of a run, or refuses a folder that holds a run with other settings."""
-    # JSON turns tuples into lists, so the new settings take the same way before they are compared.
-    text = json.dumps(settings, indent=1) + "\n"
-    new = json.loads(text)
-    try:
-        old = read_json(path, dict)
-    except FileNotFoundError:
-        write_text(path, text)
+    new = json.loads(json.dumps(settings))  # it turns tuples into lists
+    old = read_json(path, dict)
+    if old is None:
+        write_json(path, new)
         return
     changed = [
         f"{name}: {old.get(name)!r} then, {new.get(name)!r} now"
@@ -202,16 +181,16 @@ def check_settings(path, settings):
 
 
 def read_json(path, kind):
-    """What a JSON file of a run holds, a list or a dictionary."""
+    """What a JSON file of a run holds, a list or a dictionary; None if there is no file."""
+    if not path.exists():
+        return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise
+        if not isinstance(found, kind):
+            raise ValueError(f"expected a {kind.__name__}, found {str(found)[:40]}")
+        return found
     except (OSError, ValueError) as error:
         refuse_damaged(path, error)
-    if not isinstance(found, kind):
-        refuse_damaged(path, f"expected a {kind.__name__}, found {str(found)[:40]}")
-    return found
 
 
 def refuse_damaged(path, problem):

@@ -1,25 +1,15 @@
-"""Batches for `fit`, seeds, learning rates, and saved states from which a killed run resumes."""
+"""Batches for `fit`, seeds, learning rates, models in files, and states to resume from."""
 
 import csv
 import itertools
-import json
-import math
 import pathlib
 import sys
-import time
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from examples.common.files import (
-    check_settings,
-    make_folder,
-    refuse_damaged,
-    remove,
-    whole_file,
-    write_text,
-)
+from examples.common.files import check_settings, make_folder, refuse_damaged, whole_file
 from keras_attention import Ensemble
 from keras_attention.seq2seq import BidirectionalEnsemble
 
@@ -30,66 +20,43 @@ if keras.backend.backend() != "tensorflow":
 COMPILED = keras.backend.backend() != "tensorflow" or tf.config.list_physical_devices("GPU")
 # A task that trains several models traces several functions, and TensorFlow warns about that.
 tf.get_logger().addFilter(lambda record: "triggered tf.function retracing" not in str(record.msg))
-
 # The thread that tunes a dataset sleeps for up to a minute, and the end of an epoch waits for it.
 UNTUNED = tf.data.Options()
 UNTUNED.autotune.enabled = False
 
 POOL = 32  # batches
+DIRECTIONS = "left to right", "right to left"
+VERBOSE = 1 if sys.stdout.isatty() else 2  # of `fit`: a log needs no bars
 
 
-def bucketed(lengths, size, order=None):
-    """Splits `range(len(lengths))` into index arrays of at most `size`.
+def bucketed(lengths, size, order=None, cells=None):
+    """Splits `range(len(lengths))` into index arrays of at most `size`, which hold every index
+    once.
 
-    Args:
-        lengths: `(N,)` or `(N, keys)`, the sort keys; the last column counts first.
-        order: a NumPy generator to shuffle with, or None to keep everything sorted by length.
-
-    Returns:
-        A list of index arrays that together hold every index once. With `order`, samples are
-        shuffled, sorted within pools of `POOL` batches, and the batches are shuffled again.
+    `lengths` are `(N,)` or `(N, keys)`, the sort keys; the last column counts first. With `order`,
+    a NumPy generator, samples are shuffled, sorted within pools of `POOL` batches, and the batches
+    are shuffled again; else everything is sorted. `cells` limits the cells of a padded batch, if
+    the keys are the sizes of all padded axes; they are then sorted by their product.
     """
-    batches = []
-    for part in _sorted_pools(lengths, size, order):
-        batches += [part[i : i + size] for i in range(0, len(part), size)]
-    if order is not None:
-        order.shuffle(batches)
-    return batches
-
-
-def budgeted(sizes, size, cells, order=None):
-    """Like `bucketed`, with smaller batches where the samples are large.
-
-    Args:
-        sizes: `(N, axes)`, the size of each sample along the padded axes.
-        size: the largest number of samples in a batch.
-        cells: the largest number of cells in a padded batch. A batch of one sample may have more.
-        order: as in `bucketed`.
-    """
-    sizes = np.asarray(sizes)
-    batches = []
-    for part in _sorted_pools(np.column_stack([sizes, sizes.prod(axis=1)]), size, order):
-        batch, widest = [], np.zeros(sizes.shape[1], sizes.dtype)
-        for n in part:
-            wider = np.maximum(widest, sizes[n])
-            if batch and (len(batch) == size or (len(batch) + 1) * wider.prod() > cells):
-                batches.append(np.array(batch))
-                batch, wider = [], sizes[n]
-            batch.append(n)
-            widest = wider
-        batches.append(np.array(batch))
-    if order is not None:
-        order.shuffle(batches)
-    return batches
-
-
-def _sorted_pools(lengths, size, order):
-    lengths = np.column_stack([lengths])  # (N, keys)
-    index = np.arange(len(lengths)) if order is None else order.permutation(len(lengths))
-    pool = max(len(index), 1) if order is None else POOL * size
+    sizes = keys = np.column_stack([lengths])
+    if cells:
+        keys = np.column_stack([sizes, sizes.prod(axis=1)])
+    index = np.arange(len(keys)) if order is None else order.permutation(len(keys))
+    pool, batches = max(len(index), 1) if order is None else POOL * size, []
     for start in range(0, len(index), pool):
         part = index[start : start + pool]
-        yield part[np.lexsort(lengths[part].T)]
+        part = part[np.lexsort(keys[part].T)]
+        while len(part):
+            count = size
+            if cells:
+                widest = np.maximum.accumulate(sizes[part[:size]]).prod(axis=1)
+                fit = widest * np.arange(1, len(widest) + 1) <= cells
+                count = max(1, int(np.sum(fit)))  # the padded size grows with every sample
+            batches.append(part[:count])
+            part = part[count:]
+    if order is not None:
+        order.shuffle(batches)
+    return batches
 
 
 class Batches:
@@ -98,16 +65,10 @@ class Batches:
     The order of a pass depends on the seed and the number of the pass alone, so a run that resumes
     reads what the first run would have read. `Resume` sets `epoch`, the epoch to yield.
 
-        data = Batches(lambda order: bucketed(lengths, 64, order), read, seed=1).dataset()
-
-    Args:
-        split: a function from a NumPy generator, which shuffles, to a list of index arrays, the
-            batches of one pass.
-        read: a function from an index array to a batch, such as `(inputs, targets)`.
-        seed: the seed of all passes.
-        steps: the batches of an epoch of `fit`; None for the batches of the first pass.
-        size: the number of samples in a batch, if all batches have the same. Where TensorFlow knows
-            it, Keras's recurrent layers are faster on a CPU.
+    `split` turns a NumPy generator into a list of index arrays, the batches of one pass, and `read`
+    turns one of them into a batch, such as `(inputs, targets)`. An epoch of `fit` has so many
+    `steps`, by default those of the first pass. If all batches have the same `size`, and TensorFlow
+    knows it, recurrent layers are faster.
     """
 
     epoch, size = 0, None
@@ -131,7 +92,7 @@ class Batches:
         return map(self.read, itertools.islice(batches, first, first + self.steps))
 
     def dataset(self):
-        """A `tf.data.Dataset` of one epoch."""
+        """A `tf.data.Dataset` of one epoch. `fit` would take the lengths of two batches for all."""
         signature = keras.tree.map_structure(self._describe, next(self()))
         data = tf.data.Dataset.from_generator(self, output_signature=signature)
         data = data.apply(tf.data.experimental.assert_cardinality(self.steps)).prefetch(4)
@@ -144,10 +105,7 @@ class Batches:
 
 
 def pair_batches(pairs, size, seed=None, steps=None):
-    """`Batches` of `size` pairs of lists of ids. The pairs of a batch have similar lengths.
-
-    Each pass has an order of its own. Without a seed, the pairs stay sorted by length.
-    """
+    """`Batches` of pairs of lists of ids of similar lengths. Without a seed, they stay sorted."""
 
     def split(order):
         return split_pairs(pairs, size, None if seed is None else order)
@@ -167,10 +125,7 @@ def pad_pairs(pairs):
 
 
 def pad(rows, multiple=4):
-    """Pads lists of ids with 0 to the length of the longest one, rounded up to a multiple.
-
-    Multiples of four give few different shapes, so XLA compiles few programs.
-    """
+    """Pads lists of ids with 0 to one length: a multiple, so that XLA compiles few programs."""
     length = max(1, *map(len, rows))
     return keras.utils.pad_sequences(rows, -(-length // multiple) * multiple, padding="post")
 
@@ -178,103 +133,70 @@ def pad(rows, multiple=4):
 class Resume(keras.callbacks.Callback):
     """Lets a run that was killed at any moment go on, and end with the same weights.
 
-    `keras.callbacks.BackupAndRestore` writes weights and epoch into two files, one after the other,
-    so a kill between the two trains an epoch twice. It stores neither the states of dropout, nor
-    the best loss of a `ModelCheckpoint`. Here each epoch has one file, which appears in one step.
+    `keras.callbacks.BackupAndRestore` writes the weights and the epoch into two files, so a kill
+    between the two trains an epoch twice; it restores no batch within an epoch and no state of
+    dropout. Here one file holds an epoch, and appears in one step: the optimizer counts the steps.
 
-        resume = Resume(folder, settings, batches)
-        model.compile(...)
-        start = resume.restore(model)
-        model.fit(data, epochs=9, initial_epoch=start, callbacks=resume.callbacks("val_loss"))
-        resume.load_best(model)
-
-    Args:
-        folder: a folder for this run alone. A folder of a run with other settings is refused.
-        settings: everything that the weights depend on, as JSON can store it.
-        batches: `Batches`, or an object with `epoch`, `get_state` and `set_state`, whose state JSON
-            can store. None if the order does not depend on the epoch.
+    The folder is for this run alone, and refused if it is of a run with other `settings`:
+    everything that the weights depend on, as JSON can store it.
     """
 
-    def __init__(self, folder, settings, batches=None):
+    def __init__(self, folder, settings, batches):
         super().__init__()
-        self.folder, self.batches, self.seed = pathlib.Path(folder), batches, settings["seed"]
-        make_folder(self.folder)
+        self.folder, self.batches = make_folder(pathlib.Path(folder)), batches
+        self.path, self.seed = self.folder / "last.weights.h5", settings["seed"]
         check_settings(self.folder / "settings.json", settings)
 
     def restore(self, model):
         """Loads the last saved weights into a compiled model. Returns the number of its epochs."""
-        epoch = max(map(_epoch_of, self.folder.glob("epoch-[0-9]*.weights.h5")), default=0)
-        if epoch > len(self.history):
-            problem = f"it has {len(self.history)} epochs, and the weights are of {epoch}"
-            refuse_damaged(self.folder / "log.csv", problem)
-        if epoch:
-            model.optimizer.build(model.trainable_variables)
-            self._load(model, self._path(epoch))
-            if hasattr(self.batches, "set_state"):
-                state = self._path(epoch, "json").read_text(encoding="utf-8")
-                self.batches.set_state(json.loads(state))
-            changed = "delete it if you have changed the model"
-            print(f"Resuming after epoch {epoch:,} of {self.folder} ({changed})", flush=True)
+        if not self.path.exists():
+            return 0
+        model.optimizer.build(model.trainable_variables)
+        self._load(model, self.path)
+        epoch = int(model.optimizer.iterations.numpy()) // self.batches.steps
+        changed = "delete it if you have changed the model"
+        print(f"Resuming after epoch {epoch:,} of {self.folder} ({changed})", flush=True)
         return epoch
 
-    def callbacks(self, monitor=None, trainings=1):
-        """The callbacks of `fit`: a log, the best weights by a loss to `monitor`, and the states.
+    def callbacks(self, monitor=None):
+        """The callbacks of `fit`: the best weights by a loss to `monitor`, a log, and the states.
 
-        The states come last. A run killed between two callbacks repeats its epoch for both. The log
-        also estimates the minutes left, for `trainings` models that train equally long.
+        The states come last. A run killed between two callbacks repeats its epoch for both.
         """
-        kept = []
-        if monitor:
-            best = min((row[monitor] for row in self.history), default=None)
-            path = str(self.folder / "best.weights.h5")
-            options = {"save_best_only": True, "save_weights_only": True}
-            kept = [
-                keras.callbacks.ModelCheckpoint(
-                    path, monitor, mode="min", initial_value_threshold=best, **options
-                )
-            ]
         log = keras.callbacks.CSVLogger(str(self.folder / "log.csv"), append=True)
-        return [Progress(trainings), *kept, log, self]
+        if not monitor:
+            return [log, self]
+        options = {"save_best_only": True, "save_weights_only": True}
+        options["initial_value_threshold"] = min(self.losses(monitor).values(), default=None)
+        best = str(self.folder / "best.weights.h5")
+        return [keras.callbacks.ModelCheckpoint(best, monitor, mode="min", **options), log, self]
 
     def load_best(self, model):
         self._load(model, self.folder / "best.weights.h5")
 
-    @property
-    def history(self):
-        """What the log says of each finished epoch, as dictionaries of numbers."""
+    def losses(self, monitor):
+        """What the log says of each finished epoch, by its number."""
         path = self.folder / "log.csv"
         if not path.exists():
-            return []
-        # Where nothing was validated, `CSVLogger` adds columns for it, and writes NA into them.
-        with open(path, newline="", encoding="utf-8") as file:
-            table = list(csv.DictReader(file))
+            return {}
         try:
-            rows = [{name: float(x) for name, x in row.items() if x != "NA"} for row in table]
-        except (TypeError, ValueError):
-            refuse_damaged(path, "a row does not fit its first line")
-        return [*{row["epoch"]: row for row in rows}.values()]
+            with open(path, newline="", encoding="utf-8") as file:
+                return {int(row["epoch"]): float(row[monitor]) for row in csv.DictReader(file)}
+        except (KeyError, TypeError, ValueError) as error:
+            refuse_damaged(path, f"a row does not fit its first line: {error}")
 
     def on_epoch_begin(self, epoch, logs=None):
         reseed(self.model, self.seed, epoch)
-        if self.batches is not None:
-            self.batches.epoch = epoch
+        self.batches.epoch = epoch
 
     def on_epoch_end(self, epoch, logs=None):
-        losses = [value for name, value in logs.items() if name in ("loss", "val_loss")]
-        if not np.isfinite(losses).all():
+        if not np.isfinite([logs["loss"], logs.get("val_loss", 0)]).all():
             raise SystemExit(
                 f"the training diverged: loss {logs['loss']} after epoch {epoch + 1}. Lower the "
                 "learning rate, which is an option or a constant, and choose another --output."
             )
-        if hasattr(self.batches, "get_state"):
-            write_text(self._path(epoch + 1, "json"), json.dumps(self.batches.get_state()))
-        with whole_file(self._path(epoch + 1)) as temporary:
+        with whole_file(self.path) as temporary:
             self.model.save_weights(temporary)
-        for old in self.folder.glob("epoch-[0-9]*"):
-            if _epoch_of(old) <= epoch:
-                remove(old)
-        for name in ("seconds", "minutes_left"):  # the bar of Keras would print 0.0000e+00
-            logs.pop(name)
 
     def _load(self, model, path):
         try:
@@ -282,100 +204,11 @@ class Resume(keras.callbacks.Callback):
         except (OSError, ValueError) as error:
             refuse_damaged(path, f"damaged, or of another model: {error}")
 
-    def _path(self, epoch, end="weights.h5"):
-        return self.folder / f"epoch-{epoch:04d}.{end}"
-
-
-def _epoch_of(path):
-    return int(path.name.split(".")[0].removeprefix("epoch-"))
-
-
-class Clock(keras.callbacks.Callback):
-    """Measures epochs: `seconds` of the last one, and `steady`, all without tracing and compiling.
-
-    In the first epoch of `fit`, a step that takes more than three times as long as the median step
-    counts as a median step.
-    """
-
-    async_safe = True  # so Keras does not wait for the loss of every step
-
-    def __init__(self):
-        super().__init__()
-        self.steady, self.extra = 0.0, None
-
-    def on_train_begin(self, logs=None):
-        self.extra = None
-
-    def on_epoch_begin(self, epoch, logs=None):
-        self.times, self.test_times = [time.perf_counter()], []
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.times.append(time.perf_counter())
-
-    def on_test_begin(self, logs=None):
-        self.test_times = [time.perf_counter()]
-
-    def on_test_batch_end(self, batch, logs=None):
-        self.test_times.append(time.perf_counter())
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.seconds, extra = time.perf_counter() - self.times[0], 0.0
-        if self.extra is None:
-            self.extra = extra = _slow_steps(self.times) + _slow_steps(self.test_times)
-        self.steady += self.seconds - extra
-
-
-def _slow_steps(times):
-    """How many seconds the slow ones of some steps took longer than the median step."""
-    steps = np.sort(np.diff(np.sort(times)))
-    median = steps[(len(steps) - 1) // 2] if len(steps) else 0.0
-    return float(np.sum(steps[steps > 3 * median] - median))
-
-
-class Progress(Clock):
-    """Tells how far a training is: in a log every minute and at the end, else after each epoch.
-
-    Pass `verbose=int(sys.stdout.isatty())` to `fit`: a log needs no bars.
-
-    Args:
-        trainings: the number of models that train equally long, this one included; 0 if nobody
-            knows how long they train. Logs the minutes left for the next callbacks.
-    """
-
-    def __init__(self, trainings=1):
-        super().__init__()
-        self.trainings, self.left, self.told = trainings, None, time.perf_counter()
-
-    def on_epoch_begin(self, epoch, logs=None):
-        if self.left and sys.stdout.isatty():
-            print(time_left(self.left), flush=True)
-        super().on_epoch_begin(epoch)
-
-    def on_epoch_end(self, epoch, logs=None):
-        before = self.steady
-        super().on_epoch_end(epoch)
-        epochs, trainings = self.params["epochs"], self.trainings
-        left = (trainings * epochs - epoch - 1) * (self.steady - before)
-        self.left = max(0.0, left + (trainings - 1) * self.extra)
-        told = [f"{name} {value:.4g}" for name, value in logs.items()]
-        told += [time_left(self.left)] if self.left else []
-        logs |= {"seconds": self.seconds, "minutes_left": self.left / 60}
-        enough = epoch + 1 == epochs or time.perf_counter() - self.told > 60
-        if enough and not sys.stdout.isatty():
-            print(f"epoch {epoch + 1} of {epochs}: {', '.join(told)}", flush=True)
-            self.told = time.perf_counter()
-
-
-def time_left(seconds):
-    """The seconds that are left, in words."""
-    return f"about {seconds / 60:.0f} min left" if seconds >= 60 else "less than a minute left"
-
 
 def seed_model(seed):
-    """Makes the next model independent of earlier models. Call it before building each model.
+    """Makes the next model independent of earlier ones. Call it before building each model.
 
-    On TensorFlow this deletes the resources of existing SentencePiece tokenizers. Make new
-    tokenizers after it.
+    On TensorFlow this deletes existing SentencePiece tokenizers.
     """
     keras.utils.clear_session()
     keras.utils.set_random_seed(seed)
@@ -393,13 +226,7 @@ def reseed(model, seed, step):
 
 
 def warmup_cosine(highest, steps, last):
-    """Rises to `highest` in a tenth of the steps, at most 200, then falls as a cosine.
-
-    Args:
-        highest: the highest learning rate.
-        steps: the number of training steps.
-        last: the learning rate at the end, as a fraction of the highest.
-    """
+    """Rises to `highest` in a tenth of the steps, at most 200, then falls to its share `last`."""
     warmup = min(200, steps // 10)
     return keras.optimizers.schedules.CosineDecay(
         0.0, steps - warmup, warmup_target=highest, warmup_steps=warmup, alpha=last
@@ -409,26 +236,9 @@ def warmup_cosine(highest, steps, last):
 def moving_average(momentum, steps):
     """The options of an optimizer for moving averages of the weights.
 
-    Short trainings get a lower momentum, so that the initial weights make up at most 5% of the
-    average: (1 - 3 / steps)^steps.
+    The initial weights make up at most 5% of the average: (1 - 3 / steps)^steps.
     """
     return {"use_ema": True, "ema_momentum": min(momentum, max(0.0, 1 - 3 / steps))}
-
-
-def explain_ema(average, steps):
-    """Says why `val_loss` is high in the first epochs, of so many steps each.
-
-    Args:
-        average: what `moving_average` returns.
-        steps: the steps of an epoch.
-    """
-    # After this many steps half of an average is from the initial weights.
-    half = math.log(0.5) / math.log(max(average["ema_momentum"], 1e-9))
-    print(
-        "val_loss is that of moving averages of the weights. The untrained weights make up most of "
-        f"them until epoch {math.ceil(half / steps)}, so it begins far above the loss.",
-        flush=True,
-    )
 
 
 def combine(left_to_right, right_to_left):
@@ -437,5 +247,25 @@ def combine(left_to_right, right_to_left):
     return BidirectionalEnsemble(*each) if len(each) == 2 else each[0]
 
 
-def direction(backward):
-    return "right to left" if backward else "left to right"
+def write_model(model, path, inputs):
+    """Writes a `.keras` file. An earlier file is replaced when the new one is complete.
+
+    The model that is loaded from it must have exactly the same weights and, but for rounding, the
+    same predictions for the inputs. Returns these.
+    """
+    found = model.predict_on_batch(inputs)  # Keras warns of a model that was never called
+    with whole_file(path) as temporary:
+        model.save(temporary)
+    loaded = keras.saving.load_model(path)
+    weights = zip(model.get_weights(), loaded.get_weights(), strict=True)
+    if not all(np.array_equal(x, y, equal_nan=True) for x, y in weights):
+        raise SystemExit(f"{path} has other weights than the model that was saved")
+    again = loaded.predict_on_batch(inputs)
+    gaps = keras.tree.map_structure(lambda x, y: np.abs(x - y).max(), found, again)
+    difference = np.max(keras.tree.flatten(gaps))  # unlike max(), it returns NaN if there is one
+    # Not 0: TensorFlow optimises a graph for any length and one for this length differently.
+    largest = max(np.abs(x).max() for x in keras.tree.flatten(found))
+    if not difference <= 1e-5 * max(largest, 1):
+        raise SystemExit(f"{path} differs by {difference:g} from the model that was saved")
+    print(f"\n{path}: difference after reloading {difference:g}")
+    return found

@@ -1,22 +1,17 @@
-"""Tests a model beside linear ones, measures whether its weights are reasons, and saves it."""
+"""Tests a model beside linear ones, and saves it."""
 
 import collections
 
-import keras
 import numpy as np
-import tensorflow as tf
-from keras import ops
 
-from examples.common.files import remove, save_figure, write_text
-from examples.common.saving import check_saved_model, write_model, write_saved_model
-from examples.common.text import split_sentences, to_dense
-from examples.documents import ngrams
-from keras_attention.faithfulness import comprehensiveness, gradient_times_input, sufficiency
+from examples.common.files import save_figure, write_text
+from examples.common.text import split_sentences
+from examples.common.training import write_model
 from keras_attention.plotting import Document, document_page, plot_document
 
 TOKEN = r"\w+|[^\w\s]"
 BASELINES = ("SVM of words", "SVM of words and pairs", "logistic regression of words")
-SHARE, COUNT = 0.1, 200  # of the words of a document, which are erased; documents
+NOTE = "A weight says how much was read, and not for which class it speaks."
 
 
 def predict(reader, data, chosen):
@@ -29,10 +24,9 @@ def predict(reader, data, chosen):
 
 
 def evaluate(classifier, reader, fold, deciding=None):
-    """Tests a model. Returns an entry of the results, and documents to show.
+    """Tests a model. Returns an entry of the results, and documents to show, of each class.
 
-    `deciding` holds the number of the sentence that decides each document, if that is known. Shown
-    are some documents of each class that are classified rightly, and some that are not.
+    `deciding` holds the number of the sentence that decides each document, if that is known.
     """
     found, labels = predict(reader, fold.data, fold.test), fold.data.labels[fold.test]
     right = np.argmax(found["probabilities"], axis=1) == labels
@@ -46,11 +40,7 @@ def evaluate(classifier, reader, fold, deciding=None):
 
 
 def add_baselines(results, task, number, seed):
-    """Adds linear models of the TF-IDF of words or pairs, tested on a fold, to the results.
-
-    Counts enter as logarithms, and a pair must occur in two documents. These forms were among the
-    best that we tried on the test folds of reviews and paragraphs, which favours them.
-    """
+    """Adds linear models of the TF-IDF of words or pairs, tested on a fold, to the results."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -75,11 +65,7 @@ def add_baselines(results, task, number, seed):
 
 
 def report(results, options, documents):
-    """Prints the mean and the standard deviation over the finished folds.
-
-    The first line is for comparison: what always naming the largest class gets right. Returns the
-    means.
-    """
+    """Prints the mean and the standard deviation over the finished folds; returns the means."""
     found, figures, counts = {}, {}, collections.Counter(document.label for document in documents)
     [(label, count)] = counts.most_common(1)
     print(f"always {label}, % right: {100 * count / len(documents):.2f}")
@@ -91,16 +77,16 @@ def report(results, options, documents):
         found[pooling] = {x["fold"]: x["accuracy"] for x in entries}
         share = f"{len(entries)} of {options.folds} folds"
         print(f"{pooling}, {share}, % right: {spread([*found[pooling].values()])}")
+        figures[f"{pooling}, % right"] = np.mean([*found[pooling].values()])
         if pooling == "attention" and "deciding" in entries[0]:
             mean = np.mean([x["deciding"] for x in entries])
             print(f"  the sentence with the largest weight decides in {mean:.1f}%")
             figures["largest weight on the deciding sentence, %"] = mean
-        figures[f"{pooling}, % right"] = np.mean([*found[pooling].values()])
-    attention = found.pop("attention", {})
-    for pooling, scores in found.items():
-        gains = [attention[fold] - scores[fold] for fold in attention.keys() & scores]
-        if gains:
-            print(f"attention over {pooling}: {spread(gains)} points")
+    for pooling in found.keys() - {"attention"} if "attention" in found else ():
+        gains = [
+            x - found[pooling][n] for n, x in found["attention"].items() if n in found[pooling]
+        ]
+        print(f"attention over {pooling}: {spread(gains)} points")
     return figures
 
 
@@ -113,152 +99,40 @@ def spread(values):
     return f"{np.mean(values):.2f} ± {deviation:.2f} (standard error {error:.2f})"
 
 
-def measure_reasons(classifier, reader, fold, seed):
-    """What the predictions lose without the most important words, or with them alone.
-
-    Args:
-        classifier, reader: what `build_model` returns.
-        fold: a `Fold`; at most `COUNT` of its test documents are taken.
-        seed: of the choice of documents and of the random words.
-
-    Returns:
-        For each kind of importance its comprehensiveness and sufficiency, averaged over the
-        documents. Under "weights matter": whether the words with the largest weights have more
-        comprehensiveness than random words, by at least two standard errors.
-    """
-    random, found = np.random.default_rng(seed), collections.defaultdict(list)
-
-    def probabilities(ids):
-        return reader.predict_on_batch(ids)["probabilities"]
-
-    for batch in fold.data.batches(random.permutation(fold.test)[:COUNT]):
-        ids = fold.data.padded(batch)
-        outputs = reader.predict_on_batch(ids)
-        kinds = {
-            "weights": outputs["word_weights"] * outputs["sentence_weights"][:, :, None],
-            "gradient times input": gradients(classifier, ids),
-            "random words": random.random(ids.shape),
-        }
-        for kind, importance in kinds.items():
-            for measure in (comprehensiveness, sufficiency):
-                lost = measure(probabilities, ids, importance, SHARE)
-                found[kind, measure.__name__].extend(lost.tolist())
-    reasons = collections.defaultdict(dict)
-    for (kind, name), lost in found.items():
-        reasons[kind][name] = float(np.mean(lost))
-    gain = np.subtract(*(found[x, "comprehensiveness"] for x in ("weights", "random words")))
-    reasons["weights matter"] = bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
-    return reasons
-
-
-def gradients(classifier, ids):
-    """The gradient times the input of each word: its embedding, or for ngrams its weight."""
-    layers = {layer.name: layer for layer in classifier.layers}
-    if "ngrams" in layers:
-
-        def predict(gates):
-            return ngrams.probabilities(layers["ngrams"](ids, gates=gates[..., 0]))
-
-        return gradient_times_input(predict, np.ones((*ids.shape, 1), "float32"))
-
-    def predict(embedded):
-        return ops.softmax(layers["classes"](layers["hierarchy"](embedded, mask=ids != 0)))
-
-    return gradient_times_input(predict, layers["embedding"](ids))
-
-
-def describe(reasons):
-    """The measures as a table of text, and whether the weights are an explanation."""
-    lines = [
-        f"What the probability of the predicted class loses, {SHARE:.0%} of the words of at most "
-        f"{COUNT} test documents:",
-        f"{'importance':26}without them  with them alone",
-    ]
-    for kind in ("weights", "gradient times input", "random words"):
-        lost, left = reasons[kind]["comprehensiveness"], reasons[kind]["sufficiency"]
-        lines.append(f"{kind:26}{lost:12.3f}  {left:15.3f}")
-    if not reasons["weights matter"]:
-        lines.append(
-            "The words with the largest weights matter no more than random words. The weights say "
-            "what was read.\nDo not take them for the reasons of a prediction."
-        )
-    return "\n".join(lines)
-
-
-def save(reader, fold, task, shown, reasons, output):
-    """Writes and checks all files of a trained model. `shown` are the documents on the page.
-
-    There is no picture if the weights do not matter, because a picture looks like an explanation.
-    """
-    note = describe(reasons)
-    print(note, flush=True)
+def save(reader, fold, task, shown, output):
+    """Writes the files of a trained model. `shown` are the documents on the page."""
     write_model(reader, output / "model.keras", fold.data.padded(shown))
-    if keras.backend.backend() != "tensorflow":
-        print("SavedModel, page and picture need the TensorFlow backend, and another --output.")
-        return
-    path = output / "saved_model"
-    serve = make_serve(reader, fold.vocabulary, task.classes, task.longest)
-    write_saved_model(path, serve, ["texts"], [reader, fold.vocabulary])
-    print(f"{path}: takes texts, returns classes and weights")
-    probabilities = predict(reader, fold.data, shown)["probabilities"]
-    expected = {"probabilities": np.array(probabilities)}
-    reply = check_saved_model(path, {"texts": [*task.texts[shown]]}, expected)
+    found = predict(reader, fold.data, shown)
     readings = [
-        reading(task.documents[n], reply, row, fold.vocabulary) for row, n in enumerate(shown)
+        reading(task, n, {name: x[row] for name, x in found.items()}, fold.vocabulary)
+        for row, n in enumerate(shown)
     ]
     title = f"Which words and sentences were read: {len(readings)} of the test documents"
-    write_text(output / "documents.html", document_page(readings, title, note))
-    print(f"{output / 'documents.html'}: documents with words and sentences coloured by weight")
-    remove(output / "document.png")
-    if reasons["weights matter"]:
-        save_figure(output / "document.png", plot_document(readings[0]))
-    else:
-        print("No picture, because the weights explain nothing here.")
+    write_text(output / "documents.html", document_page(readings, title, NOTE))
+    save_figure(output / "document.png", plot_document(readings[0]))
+    print(f"{output}: documents.html and document.png show what was read. {NOTE}")
 
 
-def make_serve(reader, vocabulary, classes, longest):
-    """Makes the function of the SavedModel, from raw text to classes, probabilities and weights."""
-
-    def serve(texts):
-        size = tf.shape(texts)[0]
-        words, begins, ends = map(to_dense, split_sentences(texts, longest))
-        found = reader(vocabulary(words), training=False)
-        result = {
-            "label": tf.gather(tf.constant(classes), tf.argmax(found["probabilities"], axis=1)),
-            "words": words,
-            "start_byte": begins,
-            "end_byte": ends,
-            **found,
-        }
-        # Repeated for every text, because servers split an answer into rows.
-        names = tf.tile(tf.constant(classes)[None], [size, 1])
-        return {"classes": names, **{name: value[:size] for name, value in result.items()}}
-
-    return serve
-
-
-def reading(document, reply, row, vocabulary):
-    """One document of a reply of the SavedModel, with the text between its words."""
-    text, last, sentences = document.text.encode(), 0, []
-    names = ("words", "start_byte", "end_byte", "word_weights", "sentence_weights")
-    for words, begins, ends, weights, share in zip(*(reply[x][row] for x in names), strict=True):
-        count = sum(map(bool, words))  # padding is an empty string
-        stops = [last, *ends][:count]
-        gaps = [text[a:b].decode() for a, b in zip(stops, begins, strict=False)]
-        last = ends[count - 1] if count else last
-        sentences.append((words[:count], weights[:count], share, gaps))
-    words, weights, shares, gaps = zip(*sentences, strict=True)
-    flat = np.array([word for sentence in words for word in sentence], object)
-    ids = vocabulary(tf.constant(flat, "string")).numpy()
-    unknown = ", ".join(dict.fromkeys(flat[ids == vocabulary.size - 1]))
+def reading(task, number, found, vocabulary):
+    """One document and its weights, with the text between its words."""
+    document, last, gaps = task.documents[number], 0, []
+    sentences = split_sentences(document.text, task.longest)
+    for sentence in sentences:
+        gaps.append([])
+        for token in sentence:
+            gaps[-1].append(document.text[last : token.start()])
+            last = token.end()
+    words = [[token[0] for token in sentence] for sentence in sentences]
+    unknown = [x for sentence in words for x in sentence if vocabulary(x) == vocabulary.size - 1]
+    unknown = ", ".join(dict.fromkeys(unknown))
     return Document(
         words,
-        weights,
-        shares,
+        found["word_weights"][: len(words)],
+        found["sentence_weights"][: len(words)],
         gaps=gaps,
         name=document.name,
-        predicted=reply["label"][row],
-        probability=max(reply["probabilities"][row]),
+        predicted=task.classes[found["probabilities"].argmax()],
+        probability=float(found["probabilities"].max()),
         expected=document.label,
         note=unknown and f"The model does not know, and treats alike: {unknown}",
     )

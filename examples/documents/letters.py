@@ -4,81 +4,20 @@ An endless supply in which no single word decides: other sentences tell, in the 
 somebody else wanted, or what the writer does not want.
 """
 
+import configparser
+import pathlib
 import random
 
 from examples.common import dates
 from examples.documents.data import Document
 
-THINGS = ["kettle", "lamp", "radio", "clock", "toaster", "camera", "bicycle", "printer", "blender"]
-THINGS += ["mirror", "suitcase", "tent", "heater", "fountain-pen", "typewriter", "telescope"]
-THINGS += ["lawnmower"]
-FAULTS = ["rattles", "leaks", "squeaks", "buzzes", "overheats", "wobbles", "flickers", "smokes"]
-PEOPLE = ["brother", "sister", "neighbour", "cousin", "uncle", "aunt", "colleague", "landlord"]
-PARTS = {
-    "person": [*PEOPLE, "grandmother", "teacher"],
-    "day": dates.WEEKDAYS[:6],
-    "month": dates.MONTHS[:8] + dates.MONTHS[9:11],
-    "town": "Ardvik Bellmoor Corvale Drumlin Elmscott Forsund Hexwold Jolmar".split(),  # noqa: SIM905
-}
-
-# What the writer wants, in words that fit after "I want to" and "she wanted to".
-WISHES = {
-    "exchange": (
-        "exchange the {thing} for another one",
-        "have a new {thing} sent instead",
-        "swap the {thing} for a larger model",
-    ),
-    "refund": (
-        "get the money back",
-        "be paid back what the {thing} cost",
-        "return the {thing} for a refund",
-    ),
-    "repair": (
-        "have the {thing} repaired",
-        "let a mechanic mend the {thing}",
-        "get the {thing} working again",
-    ),
-}
-DECISIVE = (
-    "I want to {wish}",
-    "I would like to {wish}",
-    "I hope to {wish}",
-    "All I ask is to {wish}",
-    "Now I ask you to let me {wish}",
-    "This time I would rather {wish}",
-)
-# These use the same words, so that no word tells.
-OTHERS = (
-    "My {person} wanted to {wish}",
-    "I know people who want to {wish}",
-    "Last year my {person} asked to {wish}",
-    "Your assistant asked whether I want to {wish}",
-    "I do not want to {wish}",
-    "I would not like to {wish}",
-    "I hope nobody else has to {wish}",
-    "All my {person} could do is {wish}",
-    "All the others ask you to let them {wish}",
-    "Now my {person} has to {wish}",
-    "This time my {person} would rather {wish}",
-    "You let me {wish} last year",
-    "In {month} I was happy to {wish}",
-)
-PLAIN = (
-    "I bought the {thing} in your shop on {day}",
-    "The {thing} {fault} whenever it is used",
-    "My {person} was with me when I bought it",
-    "It was a present for my {person}",
-    "On {day} I wrote to your office in {town}",
-    "The parcel came from {town} in {month}",
-    "Since {month} the {thing} {fault} and {fault2}",
-    "I have been a customer of yours since {month}",
-    "Your shop in {town} was closed on {day}",
-    "The receipt is in the envelope",
-    "My {person} in {town} has the same {thing}",
-    "It stood on a shelf all through {month}",
-    "Nobody in {town} could tell me why it {fault}",
-    "The man at the counter was very kind",
-)
+TEXTS = configparser.ConfigParser(interpolation=None)
+TEXTS.read(pathlib.Path(__file__).with_name("letters.ini"), encoding="utf-8")
+THINGS, FAULTS, PEOPLE, TOWNS = (text.split() for text in TEXTS["words"].values())
+WISHES = {label: text.strip().split("\n") for label, text in TEXTS["wishes"].items()}
+DECISIVE, OTHERS, PLAIN = (x.strip().split("\n") for x in TEXTS["sentences"].values())
+MONTHS = dates.MONTHS[:8] + dates.MONTHS[9:11]
+PARTS = {"person": PEOPLE, "day": dates.WEEKDAYS[:6], "month": MONTHS, "town": TOWNS}
 
 
 def make(size, seed=0):

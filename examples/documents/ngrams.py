@@ -4,20 +4,17 @@ So few documents cannot teach what to read. The scores are computed before the t
 that one class uses more than the others is read more.
 """
 
+from collections import Counter
+
 import keras
 import numpy as np
-import tensorflow as tf
 from keras import layers, ops
 
 from keras_attention.ops import masked_softmax
 
-# How a weight depends on the occurrences of an n-gram. "opinion": once, and up to three times as
-# much at the end of the document. "topic": one plus the logarithm of the count. "average": once.
-FORMS = ("opinion", "topic", "average")
 PLACE = 2.0  # how much more the end weighs than the beginning, as a multiple
 LARGEST = 46_340  # words that form pairs; its square fits into 32 bits
 LEAST = 2  # documents that a known pair must occur in
-SPECIFIC = 0.1  # how much the ratio of naive Bayes adds to the weight of a word in "topic"
 
 
 @keras.saving.register_keras_serializable(package="keras_attention_examples")
@@ -28,42 +25,26 @@ class NgramAttention(layers.Layer):
         t[n] = sum of a_i over the occurrences i of n
         margins = sum_n t[n] value[n] / |t| + bias
 
-    The Euclidean norm makes long and short documents alike. `w_i` depends on the form, where p is
-    the place from 0 to 1 and c the count of the n-gram in the document: `(1 + 2 p_i) / c` for
-    "opinion", `(1 + log c) / c` for "topic", and `1 / c` without the prior for "average".
+    The Euclidean norm makes long and short documents alike. With the place p from 0 to 1 and the
+    count c of the n-gram in the document, w_i is `(1 + 2 p_i) / c`: an n-gram counts once, and up
+    to three times as much at the end. The average has `1 / c` and no prior.
 
-    Sizes: B documents, S sentences, W words in each, C classes.
-
-    Args:
-        words: the number of word ids; 0 is padding, and the last one is the unknown word. Neither
-            is an n-gram.
-        pairs: the number of pairs.
-        classes: the number of classes.
-        form: one of `FORMS`.
-
-    Call arguments:
-        ids: `(B, S, W)`.
-        gates: `(B, S, W)`, by which the weight of each word is multiplied. That of a pair is
-            multiplied by both.
-        return_attention_scores: whether to return the weights too.
-
-    Returns:
-        Margins `(B, C)`, with weights `(B, S, W)`. Half the weight of a pair belongs to each word.
+    Takes ids `(B, S, W)`, of which 0 is padding and the last one the unknown word; neither is an
+    n-gram. Returns margins `(B, C)` and the weights `(B, S, W)`; half the weight of a pair belongs
+    to each word.
     """
 
-    def __init__(self, words, pairs, classes, form, **kwargs):
+    def __init__(self, words, pairs, classes, pooling="attention", **kwargs):
         super().__init__(**kwargs)
-        self.words, self.pairs, self.classes, self.form = words, pairs, classes, form
+        self.words, self.pairs, self.classes, self.pooling = words, pairs, classes, pooling
         self.base = min(words, LARGEST)
         self.size = words - 1 + pairs  # 0 stands for no n-gram
 
     def build(self, ids_shape):
-        def fixed(shape, name, dtype=None):
-            return self.add_weight(shape, "zeros", dtype, trainable=False, name=name)
-
+        fixed = {"initializer": "zeros", "trainable": False}
         # One code more than there are pairs, so that a search ends inside.
-        self.codes = fixed((self.pairs + 1,), "codes", "int32")
-        self.prior = fixed((self.size,), "prior")
+        self.codes = self.add_weight((self.pairs + 1,), dtype="int32", name="codes", **fixed)
+        self.prior = self.add_weight((self.size,), name="prior", **fixed)
         self.value = self.add_weight((self.size, self.classes), "zeros", name="value")
         self.bias = self.add_weight((self.classes,), "zeros", name="bias")
 
@@ -79,7 +60,7 @@ class NgramAttention(layers.Layer):
         pair = ops.where(known, found + self.words - 1, 0)
         return ops.stack([word, pair], axis=3)
 
-    def read(self, ids, gates=None):
+    def read(self, ids):
         """The vectors t / |t|, `(B, n-grams)`, and the weights a of the n-grams `(B, S, W, 2)`."""
         ids = ops.cast(ids, "int32")
         ngrams = self.ngrams(ids)
@@ -94,27 +75,18 @@ class NgramAttention(layers.Layer):
             )
 
         count = ops.take_along_axis(totals(ops.cast(valid, self.compute_dtype)), flat, axis=1)
-        count = ops.maximum(count, 1)
-        scores = -ops.log(count)
-        if self.form != "average":
-            scores += ops.take(self.prior, flat)
-        if self.form == "topic":
-            scores += ops.log(1 + ops.log(count))
-        if self.form == "opinion":
+        scores = -ops.log(ops.maximum(count, 1))
+        if self.pooling == "attention":
             place = ops.reshape(ops.stack([places(ids)] * 2, axis=3), (size, -1))
-            scores += ops.log(1 + PLACE * place)
+            scores += ops.take(self.prior, flat) + ops.log(1 + PLACE * place)
         weights = masked_softmax(scores, valid)
-        if gates is not None:
-            following = ops.pad(gates[:, :, 1:], [[0, 0], [0, 0], [0, 1]])
-            gates = ops.stack([gates, gates * following], axis=3)
-            weights *= ops.reshape(gates, (size, -1))
         total = totals(weights)
         length = ops.sum(ops.square(total), axis=1, keepdims=True)
         vectors = total * ops.rsqrt(ops.maximum(length, 1e-12))
         return vectors, ops.reshape(weights, ops.shape(ngrams))
 
-    def call(self, ids, gates=None, return_attention_scores=False):
-        vectors, weights = self.read(ids, gates)
+    def call(self, ids, return_attention_scores=False):
+        vectors, weights = self.read(ids)
         margins = ops.matmul(vectors, self.value) + self.bias
         if not return_attention_scores:
             return margins
@@ -123,7 +95,7 @@ class NgramAttention(layers.Layer):
         return margins, word + (pair + before) / 2
 
     def get_config(self):
-        names = ("words", "pairs", "classes", "form")
+        names = ("words", "pairs", "classes", "pooling")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
@@ -132,9 +104,7 @@ def probabilities(margins):
 
         p[c] = (1 + z[c]) / 2, at least almost 0, and divided by the sum over the classes
 
-    The margin with the least expected loss is `2 p - 1`.
-
-    Reference: Zhang (2004), https://doi.org/10.1214/aos/1079120130
+    The margin with the least expected loss is `2 p - 1` (Zhang, 2004).
     """
     shares = ops.maximum(1 + margins, 1e-6)
     return shares / ops.sum(shares, axis=-1, keepdims=True)
@@ -148,67 +118,43 @@ def places(ids):
     return ops.reshape(place, ops.shape(ids))
 
 
-def build_model(fold, form, seed):
-    """Builds a model with the scores of the training documents.
-
-    Args:
-        fold: a `Fold`.
-        form: one of `FORMS`, or "auto" to choose between "opinion" and "topic".
-        seed: of the choice.
-
-    Returns:
-        The model that is trained, and a reader, as `model.build_model` returns them.
-    """
-    words, labels = fold.vocabulary.size, fold.data.labels[fold.train]
-    codes = find_pairs(fold.data, fold.train, words)
-
-    def build(form):
-        ids = keras.Input((None, None), dtype="int32", name="ids")
-        attend = NgramAttention(words, len(codes), fold.classes, form, name="ngrams")
-        margins, weights = attend(ids, return_attention_scores=True)
-        attend.codes.assign([*codes, np.iinfo("int32").max])
-        sentences = ops.sum(weights, axis=2)
-        given = ops.expand_dims(ops.where(sentences > 0, sentences, 1.0), 2)
-        outputs = {
-            "probabilities": probabilities(margins),
-            "word_weights": weights / given,
-            "sentence_weights": sentences,
-        }
-        return keras.Model(ids, margins), keras.Model(ids, outputs), attend
-
-    if form == "average":
-        return build(form)[:2]
-    built = {x: build(x) for x in (FORMS[:2] if form == "auto" else (form,))}
-    vectors = {x: document_vectors(attend, fold) for x, (*_, attend) in built.items()}
-    if form == "auto":
-        form = choose_form(vectors, labels, words, seed)
-    model, reader, attend = built[form]
-    attend.prior.assign(log_prior(vectors[form], labels, words, form))
-    return model, reader
+def build_model(fold, pooling):
+    """Builds a model of a `Fold`, and a reader, as `model.build_model` does."""
+    words, chosen = fold.vocabulary.size, fold.train
+    codes = find_pairs(fold.data, chosen, words)
+    ids = keras.Input((None, None), dtype="int32", name="ids")
+    attend = NgramAttention(words, len(codes), fold.classes, pooling, name="ngrams")
+    margins, weights = attend(ids, return_attention_scores=True)
+    attend.codes.assign([*codes, np.iinfo("int32").max])
+    if pooling == "attention":
+        held = np.zeros((fold.classes, attend.size))
+        for batch in fold.data.batches(chosen):
+            present = ops.convert_to_numpy(attend.read(fold.data.padded(batch))[0]) > 0
+            np.add.at(held, fold.data.labels[batch], present)
+        prior = np.maximum(log_ratios(held).max(axis=0), 1e-3)
+        attend.prior.assign(0.5 * np.log(prior))
+    sentences = ops.sum(weights, axis=2)
+    given = ops.expand_dims(ops.where(sentences > 0, sentences, 1.0), 2)
+    outputs = {
+        "probabilities": probabilities(margins),
+        "word_weights": weights / given,
+        "sentence_weights": sentences,
+    }
+    return keras.Model(ids, margins), keras.Model(ids, outputs)
 
 
 def find_pairs(data, chosen, words):
     """The codes of the pairs of known words in `LEAST` of the documents `chosen`, sorted."""
-    ids, base = tf.gather(data.ids, chosen), min(words, LARGEST)
-    sentence = ids.values.value_rowids().numpy()
-    owner = ids.value_rowids().numpy()[sentence]
-    flat = ids.flat_values.numpy().astype("int64")
-    known = flat < min(base, words - 1)  # the last word id is the unknown word
-    inside = known[:-1] & known[1:] & (sentence[:-1] == sentence[1:])
-    codes = (flat[:-1] * base + flat[1:])[inside]
-    each = np.unique(codes * len(chosen) + owner[:-1][inside]) // len(chosen)
-    codes, counts = np.unique(each, return_counts=True)
-    return codes[counts >= LEAST].astype("int32")
-
-
-def document_vectors(attend, fold):
-    """What a layer reads of the training documents of a fold, sparse `(documents, n-grams)`."""
-    import scipy.sparse
-
-    batches, data = fold.data.batches(fold.train), fold.data
-    rows = [ops.convert_to_numpy(attend.read(data.padded(batch))[0]) for batch in batches]
-    rows = scipy.sparse.vstack([scipy.sparse.csr_array(x) for x in rows], format="csr")
-    return rows[np.argsort(np.concatenate(batches))]  # `train` is sorted
+    base, holders = min(words, LARGEST), Counter()
+    for n in chosen:
+        pairs = set()
+        for sentence in data.ids[n]:
+            known = np.array(sentence) < min(base, words - 1)  # the last id is the unknown word
+            inside = known[:-1] & known[1:]
+            code = np.array(sentence[:-1], "int64") * base + sentence[1:]
+            pairs.update(code[inside].tolist())
+        holders.update(pairs)
+    return np.array(sorted(x for x, n in holders.items() if n >= LEAST), "int32")
 
 
 def log_ratios(counts):
@@ -216,68 +162,11 @@ def log_ratios(counts):
 
         r[c,n] = log((1 + N[c,n]) / sum_m (1 + N[c,m])) - the same for the other classes
 
-    These are the weights of naive Bayes, with one document added to every count.
+    These are the weights of naive Bayes, with one document added to every count. The prior of an
+    n-gram is the logarithm of the square root of its largest ratio.
     """
 
     def log_share(counts):
         return np.log((1 + counts) / (1 + counts).sum(axis=1, keepdims=True))
 
     return log_share(counts) - log_share(counts.sum(axis=0) - counts)
-
-
-def log_prior(vectors, labels, words, form):
-    """The part of the score that depends on the n-gram, the logarithm of
-
-        sqrt(max_c r[c,n])                                             for "opinion"
-        sqrt(w[n] + max_c r[c,n] / 10) (1 + log((1 + D) / (1 + D[n])))  for "topic"
-
-    where D[n] of the D documents hold the n-gram, r[c,n] is in `log_ratios`, and w[n] is 1 for
-    words and 0 for pairs. The second factor is the inverse document frequency, so topics are close
-    to TF-IDF.
-
-    Args:
-        vectors: `(documents, n-grams)`, not zero where a document holds an n-gram.
-        labels: `(documents,)`.
-        words: the number of word ids.
-        form: "opinion" or "topic".
-
-    Returns:
-        `(n-grams,)`.
-    """
-    held = vectors > 0
-    counts = np.stack([held[labels == label].sum(axis=0) for label in np.unique(labels)])
-    prior = np.maximum(log_ratios(counts).max(axis=0), 1e-3)
-    if form == "opinion":
-        return 0.5 * np.log(prior)
-    word = np.arange(len(prior)) < words - 1
-    frequency = (1 + counts.sum(axis=0)) / (1 + len(labels))
-    return 0.5 * np.log(word + SPECIFIC * prior) + np.log(1 - np.log(frequency))
-
-
-def choose_form(vectors, labels, words, seed):
-    """Chooses the form with which a linear SVM is right more often, in five folds of blocks.
-
-    The model is linear in its vectors, and its loss is the SVM's. The folds are blocks like those
-    that judge the model: random ones would put neighbours, which are alike, on both sides.
-    """
-    from sklearn.metrics import accuracy_score
-    from sklearn.model_selection import StratifiedKFold
-    from sklearn.preprocessing import normalize
-    from sklearn.svm import LinearSVC
-
-    smallest = np.bincount(labels).min()
-    if smallest < 2:
-        return FORMS[0]
-    right, folds = {}, StratifiedKFold(min(5, smallest))
-    for form, rows in vectors.items():
-        guesses = np.empty_like(labels)
-        for inside, held in folds.split(rows, labels):
-            prior = log_prior(rows[inside], labels[inside], words, form)
-            scored = normalize(rows * np.exp(prior))
-            svm = LinearSVC(random_state=seed).fit(scored[inside], labels[inside])
-            guesses[held] = svm.predict(scored[held])
-        right[form] = accuracy_score(labels, guesses)
-    best = max(right, key=right.get)
-    shares = ", ".join(f"{form} {share:.1%}" for form, share in right.items())
-    print(f"form of the weights: {best}; a linear SVM is right in {shares}", flush=True)
-    return best

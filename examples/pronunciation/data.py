@@ -1,21 +1,17 @@
-"""Words and their phones, from files or invented, as padded ids."""
+"""Words and their phones, as ids."""
 
 import collections
 import pathlib
 import unicodedata
 
 from examples.common.files import read_text, refuse
-from examples.pronunciation.language import make_sets
 
 PAD, UNKNOWN, START, END = range(4)
 SPLITS = ("train", "dev", "test")
-INVENTED = (4_000, 500, 1_000)
 
 
-def load(folder, language, seed):
+def load(folder, language):
     """Returns `{"train": pairs, "dev": pairs, "test": pairs}`; a pair is `(word, phones)`."""
-    if not folder:
-        return dict(zip(SPLITS, make_sets(INVENTED, seed), strict=True))
     return {split: read(find(folder, language, split)) for split in SPLITS}
 
 

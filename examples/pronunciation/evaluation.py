@@ -1,17 +1,19 @@
-"""How many words are pronounced wrongly, and a report of it."""
+"""How many words are pronounced wrongly, a report of it, and the files of a pronouncer."""
 
-import time
+import unicodedata
 
-from examples.common.files import write_text
+import numpy as np
+from keras import ops
+
+from examples.common.files import save_figure, write_text
 from examples.common.text import edit_distances
+from examples.common.training import pad, write_model
+from examples.pronunciation.data import START, decompose, encode_phones, encode_words
+from keras_attention.plotting import plot_attention
 
 
 def score(found, references):
-    """Both error rates of phones, in percent, as in SIGMORPHON 2021, task 1.
-
-    Args:
-        found, references: sequences of phones for the same words.
-    """
+    """Both error rates of phones, in percent, as in SIGMORPHON 2021, task 1."""
     pairs = list(zip(map(list, found), map(list, references), strict=True))
     edits = int(edit_distances(found, references).sum())
     return {
@@ -23,11 +25,9 @@ def score(found, references):
 
 def judge(pronouncer, words):
     """The phones that are found for the test words, and the error rates of dev and test."""
-    start = time.perf_counter()
     found = {split: pronouncer([word for word, _ in words[split]]) for split in ("dev", "test")}
-    seconds = time.perf_counter() - start
     scores = {split: score(x, [phones for _, phones in words[split]]) for split, x in found.items()}
-    return found["test"], {"search_seconds": seconds, **scores}
+    return found["test"], scores
 
 
 def report(summary, pairs, found, path):
@@ -41,10 +41,7 @@ def report(summary, pairs, found, path):
         print(f"  {word}  {' '.join(phones)}  (reference: {' '.join(right)})")
     print(f"\n{summary['attention']}, {summary['parameters']:,} parameters")
     for model in summary["models"]:
-        print(
-            f"  seed {model['seed']}, {model['direction']}: {_rates(model)}; trained in "
-            f"{model['train_seconds']:.0f} s, searched in {model['search_seconds']:.0f} s"
-        )
+        print(f"  seed {model['seed']}, {model['direction']}: {_rates(model)}")
     if len(summary["models"]) > 1:
         print(f"  all {len(summary['models'])} together: {_rates(summary)}")
     print(f"exactly right: {100 - summary['test']['word_error_rate']:.1f}% of the test words")
@@ -56,3 +53,40 @@ def _rates(scores):
         f"{scores[split]['phone_error_rate']:.2f}%"
         for split in ("dev", "test")
     )
+
+
+def save(pronouncer, words, output):
+    """Writes and checks the file of a trained pronouncer, and draws the longest of some words."""
+    words = sorted(words, key=lambda word: len(decompose(word)))[-4:]
+    phones = pronouncer(words)
+    source = pad(encode_words(pronouncer.letters, words))
+    target = pad(encode_phones(pronouncer.phones, phones))
+    write_model(pronouncer.model, output / "model.keras", (source, target))
+    weights = read_places(pronouncer.models[0], source, target)
+    for n, word in enumerate(words):
+        draw_alignment(word, phones[n], weights[n], output / f"alignment-{n + 1}.png")
+    print(f"{output / 'alignment-1.png'} and others: the letters that each phone was read from")
+
+
+def read_places(model, source, target):
+    """The probability of each letter to be read for each phone, `(B, T, S)`.
+
+    Before a monotonic head, it is the exponential of the first tensor of its state.
+    """
+    state, memory = model.start(source)
+    places = []
+    for token in np.insert(target[:, :-1], 0, START, axis=1).T:
+        _, state, weights = model.step(token, state, memory)
+        places.append(weights if state[1] is None else ops.exp(state[1][0]))
+    return np.stack([ops.convert_to_numpy(x) for x in places], axis=1)
+
+
+def draw_alignment(word, phones, weights, path):
+    """Draws the letters that each phone of a word was read from, `(T, S)` padded, as a PNG."""
+    # A mark on its own is drawn on a circle.
+    marks = [unicodedata.category(x).startswith("M") for x in decompose(word)]
+    letters = ["◌" * mark + x for x, mark in zip(decompose(word), marks, strict=True)]
+    source, target = ["⊢", *letters, "⊣"], [*phones, "⏎"][: len(weights)]
+    weights = weights[: len(target), : len(source)]
+    title = f"{word}  →  {' '.join(phones)}"
+    save_figure(path, plot_attention(weights, source, target, title=title))

@@ -22,13 +22,7 @@ SPREAD = keras.initializers.RandomNormal(stddev=0.3)  # of embeddings; Keras's 0
 
 
 def build_model(options, letters, phones, backward=False):
-    """Builds a `Seq2Seq` from letters to phones.
-
-    Args:
-        options: `attention`, `units`, `embedding`, `layers` and `dropout` of the command.
-        letters, phones: the numbers of symbols.
-        backward: whether the model reads and writes from right to left.
-    """
+    """Builds a `Seq2Seq` from letters to phones, from left to right or backward."""
     attention, units, dropout = options.attention, options.units, options.dropout
     embed = partial(layers.Embedding, output_dim=options.embedding, embeddings_initializer=SPREAD)
     source = keras.Input((None,), dtype="int32", name="letters")
@@ -54,14 +48,7 @@ def build_model(options, letters, phones, backward=False):
 
 
 class Pronouncer:
-    """A trained model, or several that decide together, with the letters and phones it knows.
-
-    Args:
-        models: pairs of a `Seq2Seq` and whether it writes from right to left.
-        letters, phones: the `Symbols` of both sides.
-        beam: the width of the search.
-        longest: the largest number of phones of a word.
-    """
+    """Pairs of a trained model and whether it writes from right to left, which decide together."""
 
     def __init__(self, models, letters, phones, beam, longest):
         left, right = ([x for x, back in models if back == way] for way in (False, True))

@@ -5,8 +5,7 @@
 learns to answer questions about generated passages ("Where was Mira Solberg born?"). Beside it, the
 same model learns without attention. This takes about five minutes on two cores, and at least 95% of
 the answers about unseen passages are exactly right. The command writes the predictions, a picture
-of the attention, a `.keras` file, and a SavedModel from strings to strings, which it then runs in a
-process without keras.
+of the attention and a `.keras` file.
 
     python -m examples.question_answering --data DIR --steps 6000
 
@@ -16,18 +15,14 @@ the official evaluation. A run that was stopped or killed resumes when the same 
 again. Measured figures are in docs/results/questions.md.
 """
 
-import json
 import pathlib
-import statistics
-import sys
-import time
 
 import keras
 
 from examples.common import arguments as options
-from examples.common.files import fingerprint, own_folder, write_text
+from examples.common.files import fingerprint, own_folder, write_json
 from examples.common.records import add_record, write_record
-from examples.common.training import Resume, moving_average, seed_model, warmup_cosine
+from examples.common.training import VERBOSE, Resume, moving_average, seed_model, warmup_cosine
 from examples.question_answering.data import load_data, prepare
 from examples.question_answering.evaluation import answer, report, save, score
 from examples.question_answering.model import FLOWS, build_model
@@ -64,22 +59,20 @@ def parse(argv):
     return options.fill(arguments, {"learning_rate": 0.002, **defaults})
 
 
-def train(flow, data, test, watched, sizes, arguments):
+def train(flow, data, test, sizes, arguments):
     """Trains one model and answers the test set: the model, its answers, a summary."""
     size = min(arguments.batch_size, len(data.kept))
     steps = arguments.steps or 12 * (len(data.kept) // size)
     epochs = -(-steps // arguments.save_every)  # an epoch of `fit` ends with a save
     steps = -(-steps // epochs)
     settings = {name: getattr(arguments, name) for name in SETTINGS}
-    words = (texts.words.flat_values.numpy() for texts in (data.passages, data.questions))
-    settings["training data"] = fingerprint(*words, data.passage_of, data.spans)
+    rows = [*data.passages.rows, *data.questions.rows]
+    settings["training data"] = fingerprint(*rows, data.passage_of, data.spans)
     batches = data.batches(size, arguments.seed, steps)
     resume = Resume(pathlib.Path(arguments.output) / flow / "checkpoint", settings, batches)
 
     seed_model(arguments.seed)
-    model, answerer = build_model(
-        sizes, arguments.units, flow, arguments.dropout, arguments.max_answer
-    )
+    model, reader = build_model(sizes, arguments.units, flow, arguments.dropout)
     rates = warmup_cosine(arguments.learning_rate, epochs * steps, last=0.05)
     # At its end `fit` puts the moving averages of the weights into the model.
     average = moving_average(arguments.average, epochs * steps)
@@ -90,48 +83,40 @@ def train(flow, data, test, watched, sizes, arguments):
         batches.dataset(),
         epochs=epochs,
         initial_epoch=resume.restore(model),
-        validation_data=watched,
         shuffle=False,
-        callbacks=[keras.callbacks.SwapEMAWeights(), *resume.callbacks()],
-        verbose=int(sys.stdout.isatty()),
+        callbacks=resume.callbacks(),
+        verbose=VERBOSE,
     )
-    seconds = statistics.median(row["seconds"] for row in resume.history)
-    start = time.perf_counter()
-    answers = answer(answerer, test)
+    answers = answer(reader, test, arguments.max_answer)
     summary = {
         "attention": flow,
-        "command": options.command_line("question_answering"),
-        "keras": keras.__version__,
-        "backend": keras.backend.backend(),
         "parameters": model.count_params(),
         "steps": epochs * steps,
         "epochs": epochs * steps * size / len(data.kept),
-        "seconds_a_step": seconds / steps,
-        "answer_seconds": time.perf_counter() - start,
         **score(answers, test.examples),
     }
-    return answerer, answers, summary
+    return reader, answers, summary
 
 
 def main(argv=None):
     arguments = parse(argv)
-    options.check_extras("tensorflow_text", "matplotlib")
+    options.check_extras("regex", "matplotlib")
     sets = load_data(arguments)
-    data, test, watched, vocabulary = prepare(sets, arguments)
+    data, test, vocabulary = prepare(sets, arguments)
     output = own_folder(pathlib.Path(arguments.output)) / arguments.flow
-    given = data, test, watched, vocabulary.sizes, arguments
+    given = data, test, vocabulary.sizes, arguments
 
-    answerer, answers, summary = train(arguments.flow, *given)
-    write_text(output / "predictions.json", json.dumps(answers, ensure_ascii=False) + "\n")
+    reader, answers, summary = train(arguments.flow, *given)
+    write_json(output / "predictions.json", answers)
     if not arguments.data and arguments.flow != "none":
         *_, baseline = train("none", *given)
         summary["without_attention"] = {name: baseline[name] for name in ("exact_match", "f1")}
     report(summary, sets[1], answers)
+    write_json(output / "summary.json", summary)
     write_record(arguments.record, summary, seeds=[arguments.seed])
-    write_text(output / "summary.json", json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
     # Some questions that have an answer, to show and to compare with the saved model.
     shown = [e for e in sets[1] if answers[e.id] and e.question.strip()][:4]
-    save(answerer, vocabulary, shown or sets[1][:4], output)
+    save(reader, vocabulary, shown or sets[1][:4], arguments.max_answer, output)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
 """Questions about passages, generated or from SQuAD, as padded batches of ids."""
 
 import collections
+import functools
 import pathlib
-from typing import NamedTuple
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from examples.common.text import Words, count_tokens, in_parts, make_table, tokenize
+from examples.common.text import Words, tokenize
 from examples.common.training import COMPILED, Batches, bucketed
 from examples.question_answering import passages, squad
 
@@ -38,90 +37,61 @@ def load_data(arguments):
     return sets
 
 
-class Vocabulary(tf.Module):
-    """Turns tokens into ids of words and of characters, inside TensorFlow; 0 is padding.
+class Vocabulary:
+    """The `size` most frequent words of some texts that occur twice, and all characters.
 
     Words are taken in lower case, characters as they are.
-
-    Args:
-        words, characters: lists of strings; the first has the id 1.
     """
 
-    def __init__(self, words, characters):
-        super().__init__()
-        self.words = Words(words, UNKNOWN_WORDS)
-        self.characters = make_table(characters, default=1 + len(characters))
-        self.sizes = self.words.size, 2 + len(characters)
+    def __init__(self, texts, size):
+        tokens = [token[0] for text in texts for token in tokenize(text)]
+        words = collections.Counter(token.lower() for token in tokens).most_common(size)
+        self.words = Words([word for word, count in words if count > 1], UNKNOWN_WORDS)
+        letters = collections.Counter(letter for token in tokens for letter in token)
+        self.letters = {letter: n for n, (letter, _) in enumerate(letters.most_common(), 1)}
+        self.sizes = self.words.size, 2 + len(self.letters)
+        self.row = functools.cache(self._row)
 
-    def __call__(self, tokens):
-        """Ragged tokens `(B, None)` to ids of words, and of characters `(B, None, WORD_LENGTH)`."""
-        flat = tokens.flat_values
-        characters = tf.strings.unicode_split(flat, "UTF-8")
-        characters = tf.ragged.map_flat_values(self.characters.lookup, characters)
-        characters = tf.cast(characters.to_tensor(0, shape=(None, WORD_LENGTH)), "int32")
-        return [tokens.with_flat_values(ids) for ids in (self.words(flat), characters)]
-
-
-def learn_vocabulary(texts, size):
-    """A `Vocabulary` of the `size` most frequent words that occur twice, and all characters."""
-    words, characters = count_tokens(texts)
-    words = [word for word, count in words.most_common(size) if count > 1]
-    return Vocabulary(words, [character for character, _ in characters.most_common()])
+    def _row(self, token):
+        """The ids of a word, and of its characters; the last id is of all unknown ones."""
+        letters = [self.letters.get(x, self.sizes[1] - 1) for x in token[:WORD_LENGTH]]
+        return [self.words(token), *letters, *[0] * (WORD_LENGTH - len(letters))]
 
 
-class Texts(NamedTuple):
-    """Ragged ids of the words `(N, None)` and the characters `(N, None, WORD_LENGTH)` of N texts.
+class Texts:
+    """Texts as ids: `rows` `(T, 1 + WORD_LENGTH)` for each, and where its tokens begin and end."""
 
-    starts, ends: for each text an array, the bytes where its tokens begin and end.
-    """
+    def __init__(self, texts, vocabulary):
+        found = [tokenize(text) for text in texts]
+        rows = [[vocabulary.row(token[0]) for token in tokens] for tokens in found]
+        self.rows = [np.reshape(x, (-1, 1 + WORD_LENGTH)).astype("int32") for x in rows]
+        self.starts = [np.array([token.start() for token in tokens], int) for tokens in found]
+        self.ends = [np.array([token.end() for token in tokens], int) for tokens in found]
+        self.lengths = np.array([len(tokens) for tokens in found])
 
-    words: tf.RaggedTensor
-    characters: tf.RaggedTensor
-    starts: list
-    ends: list
-
-    @property
-    def lengths(self):
-        return self.words.row_lengths().numpy()
-
-    def padded(self, rows):
+    def padded(self, chosen):
         """Ids of words `(B, T)` and of characters `(B, T, WORD_LENGTH)` of some of the texts."""
-        longest = max(1, *(len(self.starts[row]) for row in rows))
-        width = -(-longest // MULTIPLE) * MULTIPLE
-        both = [(self.words, (None, width)), (self.characters, (None, width, WORD_LENGTH))]
-        return [tf.gather(ids, rows).to_tensor(shape=shape).numpy() for ids, shape in both]
-
-
-def encode(texts, vocabulary):
-    parts = []
-    for part in in_parts(texts):
-        tokens, starts, ends = tokenize(part)
-        parts.append([*vocabulary(tokens), starts, ends])
-    words, characters, *offsets = (tf.concat(part, 0) for part in zip(*parts, strict=True))
-    splits = words.row_splits.numpy()[1:-1]
-    return Texts(words, characters, *(np.split(x.flat_values.numpy(), splits) for x in offsets))
+        width = -(-max(1, self.lengths[chosen].max()) // MULTIPLE) * MULTIPLE
+        ids = np.zeros((len(chosen), width, 1 + WORD_LENGTH), "int32")
+        for row, n in zip(ids, chosen, strict=True):
+            row[: self.lengths[n]] = self.rows[n]
+        return [ids[:, :, 0], ids[:, :, 1:]]
 
 
 class Questions:
     """Encoded questions about encoded passages.
 
-    Args:
-        examples: a list of `squad.Example`.
-        vocabulary: a `Vocabulary`.
-        limits: the largest numbers of tokens in a passage and in a question. Pass them for
-            training: what nothing can be learned from is then left out.
-
-    Attributes:
-        kept: the numbers of the questions that are not left out. `left_out` counts the others.
-        spans: `(Q, 2)`, the first and the last token of the answer.
+    `kept` are the numbers of the questions that are not left out; with `limits`, the most tokens of
+    a passage and of a question in training, others are, and `left_out` counts them. `spans` are
+    `(Q, 2)`, the first and the last token of the answer.
     """
 
     def __init__(self, examples, vocabulary, limits=None):
         texts = {text: n for n, text in enumerate(dict.fromkeys(e.passage for e in examples))}
         self.examples = examples
         self.passage_of = np.array([texts[example.passage] for example in examples])
-        self.passages = encode(list(texts), vocabulary)
-        self.questions = encode([example.question for example in examples], vocabulary)
+        self.passages = Texts(list(texts), vocabulary)
+        self.questions = Texts([example.question for example in examples], vocabulary)
         passage_lengths, lengths = self.passages.lengths[self.passage_of], self.questions.lengths
         self.lengths = np.column_stack([lengths, passage_lengths])
         self.spans = np.array([self._find_span(*x) for x in enumerate(examples)], "int32")
@@ -138,24 +108,20 @@ class Questions:
         self.kept = np.flatnonzero(kept)
 
     def _find_span(self, n, example):
-        """The first and the last token that share a byte with the answer."""
-        begin = len(example.passage[: example.start].encode())
-        end = begin + len(example.answers[0].encode())
-        first = np.searchsorted(self.passages.ends[self.passage_of[n]], begin, side="right")
-        last = np.searchsorted(self.passages.starts[self.passage_of[n]], end, side="left") - 1
+        """The first and the last token that share a character with the answer."""
+        ends, starts = (x[self.passage_of[n]] for x in (self.passages.ends, self.passages.starts))
+        first = np.searchsorted(ends, example.start, side="right")
+        last = np.searchsorted(starts, example.start + len(example.answers[0]), side="left") - 1
         return first, last
 
     def cut(self, n, first, last):
         """The text from one token to another, cut out of the original passage of question n."""
         starts, ends = (x[self.passage_of[n]] for x in (self.passages.starts, self.passages.ends))
-        if not len(starts):
-            return ""
-        return self.examples[n].passage.encode()[starts[first] : ends[last]].decode()
+        return self.examples[n].passage[starts[first] : ends[last]] if len(starts) else ""
 
     def inputs(self, rows):
         """The four inputs of the model for the questions with these numbers."""
-        passage = self.passages.padded(self.passage_of[rows])
-        return [*passage, *self.questions.padded(rows)]
+        return [*self.passages.padded(self.passage_of[rows]), *self.questions.padded(rows)]
 
     def split(self, size):
         """Index arrays of questions of similar length, which hold every kept question once."""
@@ -171,38 +137,22 @@ class Questions:
 
         return Batches(split, self._read, seed, steps, size)
 
-    def ordered(self, size):
-        """A dataset for the validation by `fit`, always in the same order; None if it is empty."""
-        batches = Batches(lambda order: self.split(size), self._read, seed=0)
-        return batches.dataset() if batches.steps else None
-
     def _read(self, rows):
         start, end = self.spans[rows].T
         return tuple(self.inputs(rows)), {"start": start, "end": end}
 
 
 def prepare(sets, arguments):
-    """Encodes examples to train on and to test on.
-
-    Returns:
-        `Questions` to train on and to test on, a dataset for the validation or None, and a
-        `Vocabulary`.
-    """
+    """Encodes examples to train on and to test on: `Questions` for both, and a `Vocabulary`."""
     texts = dict.fromkeys(text for e in sets[0] for text in (e.passage, e.question))
-    vocabulary = learn_vocabulary(list(texts), arguments.vocabulary)
+    vocabulary = Vocabulary(texts, arguments.vocabulary)
     limits = arguments.max_passage, arguments.max_question
     data, test = Questions(sets[0], vocabulary, limits), Questions(sets[1], vocabulary)
     counts = f"{len(data.kept):,} questions to train on{describe(data.left_out)}"
     if not len(data.kept):
         raise SystemExit(f"{counts}. Nothing was written.")
     print(f"{counts}; {len(sets[1]):,} to test on", flush=True)
-    watched = None
-    if arguments.data:
-        # Their loss only shows the progress; no choice depends on it.
-        rows = np.random.default_rng(0).permutation(len(sets[1]))
-        useful = [sets[1][n] for n in rows if not squad.why_useless(sets[1][n])]
-        watched = Questions(useful[:300], vocabulary, limits).ordered(60) if useful else None
-    return data, test, watched, vocabulary
+    return data, test, vocabulary
 
 
 def describe(left_out):

@@ -11,48 +11,12 @@ FLOWS = ("both", "context-to-query", "query-to-context", "none")
 NOWHERE = -1e30
 
 
-@keras.saving.register_keras_serializable("answer")
-class SpanSearch(layers.Layer):
-    """Finds the span k .. l of at most `limit` tokens with the largest p1[k] p2[l].
+def build_model(sizes, units, flow, dropout):
+    """Builds the model of the paper, and a reader on the same layers that shows the weights.
 
-    Takes the logits of start and end, `(B, T)` each. Returns k, l and the product, `(B,)` each.
-    """
-
-    def __init__(self, limit, **kwargs):
-        super().__init__(**kwargs)
-        self.limit = limit
-
-    def call(self, start, end):
-        start, end = ops.log_softmax(start), ops.log_softmax(end)
-        steps = ops.shape(start)[1]
-        end = ops.pad(end, ((0, 0), (0, self.limit - 1)), constant_values=-float("inf"))
-        ends = [end[:, more : more + steps] for more in range(self.limit)]
-        scores = ops.expand_dims(start, 2) + ops.stack(ends, axis=2)  # (B, T, limit)
-        longer = ops.argmax(scores, axis=2)
-        scores = ops.max(scores, axis=2)
-        first = ops.argmax(scores, axis=1)
-        more = ops.take_along_axis(longer, ops.expand_dims(first, 1), axis=1)
-        return first, first + ops.squeeze(more, 1), ops.exp(ops.max(scores, axis=1))
-
-    def get_config(self):
-        return {**super().get_config(), "limit": self.limit}
-
-
-def build_model(sizes, units, flow, dropout, max_answer):
-    """Builds the model of the paper.
-
-    Args:
-        sizes: the numbers of ids of words and of characters.
-        units: d in the paper. It is also the number of character filters, and the width of a word.
-        flow: one of `FLOWS`.
-        dropout: the dropout rate.
-        max_answer: the largest number of tokens in an answer.
-
-    Returns:
-        Two models on the same layers. Both take ids of the words and the characters of the
-        passage, then of the question. The first is trained and returns the logits of start and
-        end. The second answers and returns a dictionary of start, end, probability and the weights
-        of the attention.
+    Both take ids of the words and the characters of the passage, then of the question, and return
+    the logits of start and end. `sizes` are the numbers of ids of words and of characters, and
+    `units` is d in the paper: also the number of character filters, and the width of a word.
     """
     inputs = [
         keras.Input(shape, dtype="int32", name=f"{text}_{kind}")
@@ -83,7 +47,7 @@ def build_model(sizes, units, flow, dropout, max_answer):
     # From Keras 3.16 on, masks do not propagate through recurrent layers.
     valid, asked = ops.not_equal(inputs[0], 0), ops.not_equal(inputs[2], 0)
     context, query = embed(*inputs[:2], valid), embed(*inputs[2:], asked)
-    answer = {}
+    found = {}
     if flow == "none":
         # Every word h of the passage sees the average u of the question: [h; u; h * u].
         share = ops.expand_dims(ops.cast(asked, "float32"), 2)
@@ -96,7 +60,7 @@ def build_model(sizes, units, flow, dropout, max_answer):
             context_to_query=flow != "query-to-context",
             name="flow",
         )(context, query, context_mask=valid, query_mask=asked, return_attention_scores=True)
-        answer = dict(zip(("context_to_query", "query_to_context"), weights, strict=False))
+        found = dict(zip(("context_to_query", "query_to_context"), weights, strict=False))
 
     model = bilstm(units, "modeling_1")(layers.Dropout(dropout)(merged), mask=valid)
     model = bilstm(units, "modeling_2")(layers.Dropout(dropout)(model), mask=valid)
@@ -106,9 +70,7 @@ def build_model(sizes, units, flow, dropout, max_answer):
         both = layers.Dropout(dropout)(layers.Concatenate()([merged, hidden]))
         logit = ops.squeeze(layers.Dense(1, name=f"{name}_score")(both), -1)
         logits[name] = ops.where(valid, logit, NOWHERE)
-    names = ("start", "end", "probability")
-    answer |= dict(zip(names, SpanSearch(max_answer, name="span")(**logits), strict=True))
-    return keras.Model(inputs, logits), keras.Model(inputs, answer)
+    return keras.Model(inputs, logits), keras.Model(inputs, logits | found)
 
 
 def bilstm(units, name):

@@ -12,46 +12,25 @@ from typing import NamedTuple
 from examples.question_answering.squad import Example
 
 ROLES = ("who", "place", "year", "thing")
-
-
-class Kind(NamedTuple):
-    """A kind of fact about a person, as `facts.ini` describes it."""
-
-    ages: tuple[int, int]
-    things: list[str]
-    predicates: list[str]
-    sentences: list[str]
-    descriptions: list[str]
-    questions: dict[str, list[str]]  # by role
+FACTS = configparser.ConfigParser(interpolation=None)
+FACTS.read(pathlib.Path(__file__).with_name("facts.ini"), encoding="utf-8")
+FIRST_NAMES, SURNAMES = (FACTS["names"][name].split() for name in ("first", "surnames"))
+TOWNS = FACTS["names"]["towns"].replace("\n", " ").strip().split(", ")
+KINDS = {  # of facts about a person: texts by their names
+    name: {key: text.split(" | ") for key, text in FACTS[name].items()}
+    for name in FACTS.sections()
+    if name != "names"
+}
 
 
 class Fact(NamedTuple):
-    kind: Kind
-    values: dict[str, str]  # by role
+    kind: dict
+    values: dict  # by role
     age: int
 
     def fill(self, text, who=None):
-        """Fills the values into a text of a `Kind`, and `who` for the person."""
+        """Fills the values into a text of a kind, and `who` for the person."""
         return text.format(**{**self.values, "who": who})
-
-
-def _read_facts():
-    """The names, and the kinds of facts by their names."""
-    sections = configparser.ConfigParser(interpolation=None)
-    sections.read(pathlib.Path(__file__).with_name("facts.ini"), encoding="utf-8")
-    names = sections["names"]
-    kinds = {}
-    for name in sections.sections()[1:]:
-        texts = {key: text.split(" | ") for key, text in sections[name].items()}
-        ages = tuple(map(int, sections[name]["ages"].split()))
-        rest = [texts[key] for key in ("predicates", "sentences", "descriptions")]
-        questions = {role: texts[role] for role in ROLES if role in texts}
-        kinds[name] = Kind(ages, texts.get("things", []), *rest, questions)
-    towns = names["towns"].replace("\n", " ").strip().split(", ")
-    return names["first"].split(), names["surnames"].split(), towns, kinds
-
-
-FIRST_NAMES, SURNAMES, TOWNS, KINDS = _read_facts()
 
 
 def make_sets(sizes, seed=0):
@@ -68,8 +47,7 @@ def make_sets(sizes, seed=0):
             if passage in seen:
                 continue
             for number, (question, answer) in enumerate(questions):
-                name = f"{len(seen)}-{number}"
-                start = passage.index(answer)
+                name, start = f"{len(seen)}-{number}", passage.index(answer)
                 examples.append(Example(name, passage, question, (answer,), start))
             seen.add(passage)
         sets.append(examples[:size])
@@ -103,24 +81,24 @@ def _make_facts(rng):
     people = [f"{first} {surname}" for first, surname in names]
     births = [rng.randint(1700, 1914) for _ in people]
     kinds = rng.sample(list(KINDS.values()), 3)
-    if any(all(role not in kind.questions for kind in kinds) for role in ROLES):
+    if any(all(role not in kind for kind in kinds) for role in ROLES):
         return None
     places = iter(rng.sample(TOWNS, size * len(kinds)))
     years, facts = set(), [[] for _ in people]
     for kind in kinds:
         told = rng.sample(range(size), rng.randint(2, size))
-        things = rng.sample(kind.things, len(told)) if kind.things else [None] * len(told)
+        things = rng.sample(kind["things"], len(told)) if "things" in kind else [None] * len(told)
         for person, thing in zip(told, things, strict=True):
-            age = rng.randint(*kind.ages)
-            year = births[person] + age
-            values = {"who": people[person], "thing": thing, "year": str(year)}
-            if "place" in kind.questions:
+            age = rng.randint(*map(int, kind["ages"][0].split()))
+            year = str(births[person] + age)
+            values = {"who": people[person], "thing": thing, "year": year}
+            if "place" in kind:
                 values["place"] = next(places)
-            if "year" in kind.questions:
+            if "year" in kind:
                 if year in years:
                     return None
                 years.add(year)
-            values = {role: value for role, value in values.items() if role in kind.questions}
+            values = {role: value for role, value in values.items() if role in kind}
             facts[person].append(Fact(kind, values, age))
     return facts if all(facts) else None
 
@@ -144,12 +122,12 @@ def _write(groups, rng):
         # Later mentions often give the surname alone, as in any text about people.
         who = name.split()[1] if name in named and rng.random() < 0.5 else name
         named.add(name)
-        predicates = [fact.fill(rng.choice(fact.kind.predicates)) for fact in group]
+        predicates = [fact.fill(rng.choice(fact.kind["predicates"])) for fact in group]
         plain = len(group) == 1 and rng.random() < 0.5
         if plain:
             text = f"{who} {predicates[0]}"
         elif len(group) == 1:
-            text = group[0].fill(rng.choice(group[0].kind.sentences), who)
+            text = group[0].fill(rng.choice(group[0].kind["sentences"]), who)
         elif rng.random() < 0.5:
             text = f"{who}, who {predicates[0]}, {predicates[1]}"
         else:
@@ -173,10 +151,12 @@ def _ask(groups, passage, rng):
         name = fact.values["who"]
         surname = name.split()[1]
         # The other fact of the sentence can stand for the person: "the seller of cheese".
-        others = [x.fill(text) for x in together if x is not fact for text in x.kind.descriptions]
-        for role, texts in fact.kind.questions.items():
+        others = [x.fill(y) for x in together if x is not fact for y in x.kind["descriptions"]]
+        for role in ROLES:
+            if role not in fact.kind:
+                continue
             who = rng.choice((name, name, name, surname, *others))
-            question, answer = fact.fill(rng.choice(texts), who), fact.values[role]
+            question, answer = fact.fill(rng.choice(fact.kind[role]), who), fact.values[role]
             # A person who is mentioned twice is no answer: two places would be right.
             unclear = passage.count(surname if role == "who" else answer) != 1
             # Question and answer may share a word: both may be called Port something.

@@ -8,15 +8,9 @@ from examples.common.files import read_text, refuse
 
 
 class Example(NamedTuple):
-    """A question about a passage.
+    """A question about a passage. Training uses the first of the gold answers.
 
-    Attributes:
-        id: names the question.
-        passage: the text that holds the answer.
-        question: the text of the question.
-        answers: the gold answers. Training uses the first.
-        start: where `answers[0]` begins in the passage, in characters (code points). In a test set
-            this number is not checked.
+    start: where `answers[0]` begins in the passage, in characters. Not checked in a test set.
     """
 
     id: str
@@ -27,15 +21,11 @@ class Example(NamedTuple):
 
 
 def read(path, training):
-    """Reads the questions of a SQuAD v1.1 file.
+    """Reads the questions of a SQuAD v1.1 file: a list of `Example`, and what was left out,
+    counted.
 
-    Args:
-        path: a JSON file.
-        training: whether to leave out questions that nothing can be learned from. From a test set
-            only questions without a gold answer are left out, because the others are scored.
-
-    Returns:
-        A list of `Example`, and a Counter with the reasons for which questions were left out.
+    From a training set, questions that nothing can be learned from are left out. From a test set,
+    only those without a gold answer: the others are scored.
     """
     examples, left_out, ids = [], collections.Counter(), set()
     try:
@@ -77,26 +67,19 @@ def why_useless(example):
 
 def _walk(document):
     """Yields every question as an `Example`. The start of no answer is -1."""
-    for article in _list_of(document, "data"):
-        for paragraph in _list_of(article, "paragraphs"):
-            for entry in _list_of(paragraph, "qas"):
+    for article in document["data"]:
+        for paragraph in article["paragraphs"]:
+            for entry in paragraph["qas"]:
                 texts = entry["id"], paragraph["context"], entry["question"]
-                found = _list_of(entry, "answers")
-                answers = tuple(answer["text"] for answer in found)
-                starts = [answer["answer_start"] for answer in found]
-                strings = all(isinstance(text, str) for text in (*texts, *answers))
+                found = [(answer["text"], answer["answer_start"]) for answer in entry["answers"]]
+                strings = all(isinstance(x, str) for x in (*texts, *(text for text, _ in found)))
                 # Compare the type itself, because a bool is an instance of int.
-                if not strings or any(type(n) is not int or n < 0 for n in starts):
+                if not strings or any(type(n) is not int or n < 0 for _, n in found):
                     raise ValueError(
                         "expected strings in id, context, question and text, and a whole number "
                         f"of at least 0 in answer_start; found {str((*texts, found))[:300]}"
                     )
+                answers = tuple(text for text, _ in found)
                 # Fails if the JSON holds half of a surrogate pair, like \ud800.
                 "".join((*texts, *answers)).encode()
-                yield Example(*texts, answers, starts[0] if starts else -1)
-
-
-def _list_of(part, name):
-    if not isinstance(part[name], list):
-        raise ValueError(f"expected a list in {name}; found {str(part[name])[:80]!r}")
-    return part[name]
+                yield Example(*texts, answers, found[0][1] if found else -1)

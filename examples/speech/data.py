@@ -1,12 +1,11 @@
 """Utterances: recordings of digits, and the batches that the speaker and the listener learn from.
 
 The Free Spoken Digit Dataset, https://github.com/Jakobovski/free-spoken-digit-dataset, is a folder
-of files DIGIT_SPEAKER_INDEX.wav. By its split the indices 0 to 4 are for testing. Here the indices
-5 to 7 give the loss that the command prints, and the model learns from the others.
+of files DIGIT_SPEAKER_INDEX.wav. By its split the indices 0 to 4 are for testing.
 """
 
 import collections
-import copy
+import itertools
 import math
 import pathlib
 import re
@@ -30,15 +29,11 @@ SHAPES = 16  # groups of frames: lengths are multiples, so that XLA compiles few
 
 
 class Digits:
-    """Strings of spoken digits, each by one speaker.
-
-    Args:
-        folder: a folder with recordings, or "download".
-    """
+    """Strings of spoken digits, each by one of the `voices`: by default all speakers."""
 
     unit, letters = "digits", "0123456789"
 
-    def __init__(self, folder):
+    def __init__(self, folder, voices=None):
         if folder == "download":
             path = keras.utils.get_file("free-spoken-digit-dataset-1.0.10", ARCHIVE, extract=True)
             folder = next(pathlib.Path(path).rglob("recordings"))
@@ -48,55 +43,34 @@ class Digits:
                 digit, speaker, index = match.groups()
                 part = PARTS[int(index)] if int(index) < len(PARTS) else "train"
                 self.recordings[part, speaker, digit].append(read_wav(path))
-        self.voices = sorted({speaker for _, speaker, _ in self.recordings})
-        if not self.voices:
+        speakers = sorted({speaker for _, speaker, _ in self.recordings})
+        self.voices = voices or speakers
+        if not speakers or not {*self.voices} <= {*speakers}:
             raise SystemExit(
-                f"--data {folder}: has no recording such as 7_george_12.wav (digit, speaker, index)"
+                f"--data {folder}: has recordings such as 7_george_12.wav (digit, speaker, index) "
+                f"of these speakers: {', '.join(speakers) or 'none'}"
             )
-        for part in ("test", "valid", "train"):
-            for speaker in self.voices:
-                missing = [x for x in self.letters if not self.recordings[part, speaker, x]]
-                if missing:
-                    raise SystemExit(
-                        f"--data {folder}: {speaker} has no recording for the {part} set of the "
-                        f"digits {', '.join(missing)}. The indices 0 to 4 are the test set, 5 to 7 "
-                        "the valid set, and the others the train set."
-                    )
-        self.judged = self.voices  # speak the test set
-
-    def with_voice(self, voice=None):
-        """The same with one speaker, the first one if none is named."""
-        if voice not in (None, *self.voices):
-            raise SystemExit(f"--voice {voice}: the speakers are {', '.join(self.voices)}")
-        digits = copy.copy(self)
-        digits.voices = digits.judged = [voice or self.voices[0]]
-        return digits
-
-    def without(self, speaker):
-        """The same with one speaker in the test set alone, and the others in the other sets."""
-        others = [x for x in self.voices if x != speaker]
-        if speaker not in self.voices or not others:
-            raise SystemExit(
-                f"--held-out-speaker {speaker}: must be one of at least two speakers, which are "
-                f"{', '.join(self.voices)}"
-            )
-        digits = copy.copy(self)
-        digits.voices, digits.judged = others, [speaker]
-        return digits
+        for part, speaker in itertools.product(("test", "valid", "train"), self.voices):
+            missing = [x for x in self.letters if not self.recordings[part, speaker, x]]
+            if missing:
+                raise SystemExit(
+                    f"--data {folder}: {speaker} has no recording for the {part} set of the "
+                    f"digits {', '.join(missing)}. The indices 0 to 4 are the test set, 5 to 7 "
+                    "the valid set, and the others the train set."
+                )
 
     @property
     def digest(self):
         """Changes with any recording of these voices."""
         own = sorted(x for x in self.recordings.items() if x[0][1] in self.voices)
-        return fingerprint(*(part for key, x in own for part in ("/".join(key).encode(), *x)))
+        return fingerprint(*(part for key, x in own for part in (key, *x)))
 
     def make_text(self, rng, length):
         return "".join(rng.choice([*self.letters], length))
 
     def say(self, text, rng, part):
         """A string by one speaker, with a pause before every digit and at the end."""
-        voices = self.judged if part == "test" else self.voices
-        speaker = voices[rng.integers(len(voices))]
+        speaker = self.voices[rng.integers(len(self.voices))]
         parts = [_pause(rng)]
         for digit in text:
             recordings = self.recordings[part, speaker, digit]
@@ -110,13 +84,7 @@ def _pause(rng):
 
 
 def make_corpus(language, part, count, lengths, seed):
-    """Generates utterances: texts, and the log-mel frames `(T, MELS)` of each.
-
-    Args:
-        language: `Tones` or `Digits`.
-        part: "train", "valid" or "test".
-        lengths: the lowest and the highest number of letters.
-    """
+    """Generates utterances of a part, of so many letters: texts, and log-mel frames `(T, MELS)`."""
     rng = np.random.default_rng(seed)
     spoken = tf.function(log_mel, input_signature=[tf.TensorSpec((None,))], autograph=False)
     texts, frames = [], []
@@ -161,12 +129,9 @@ def listened(frames):
 
 
 def make_batches(texts, frames, make_batch, letters, size, seed, growing=0, shuffled=True):
-    """`Batches` of utterances of similar length.
+    """`Batches` of utterances of similar length, in a new order in each epoch if `shuffled`.
 
-    Args:
-        growing: the number of epochs in which utterances grow longer: the shortest ones come
-            first, repeated to the size of the corpus.
-        shuffled: whether each epoch has an order of its own.
+    In the first `growing` epochs, the shortest ones are repeated to the size of the corpus.
     """
     lengths = np.array([len(x) for x in frames])
     by_length = np.argsort([len(text) for text in texts], kind="stable")
@@ -185,12 +150,7 @@ def make_batches(texts, frames, make_batch, letters, size, seed, growing=0, shuf
 
 
 def make_data(task, language, arguments, epochs):
-    """Makes the utterances of a task.
-
-    Returns:
-        `Batches` to learn from, others to watch the loss on, and how many groups of frames a letter
-        has on average.
-    """
+    """Makes `Batches` to learn from, others to watch, and counts the groups of frames a letter."""
     lengths, seed = (1, arguments.longest), arguments.seed
     texts, frames = make_corpus(language, "train", arguments.utterances, lengths, seed)
     valid = make_corpus(language, "valid", VALID, lengths, seed + 1)

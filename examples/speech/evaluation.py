@@ -1,56 +1,30 @@
-"""How many letters of longer and longer texts are right; pictures and checks of what is written."""
+"""How many letters of longer and longer texts are right, with sounds and pictures."""
 
-import zipfile
 from functools import partial
 
-import keras
 import matplotlib.figure
-import numpy as np
 import tensorflow as tf
 
 from examples.common.files import save_figure
-from examples.common.saving import check_saved_model, write_saved_model
 from examples.common.text import edit_distances
 from examples.common.training import pad
 from examples.speech.data import decode, encode, listened, make_corpus
-from examples.speech.model import SHARED, Speaker, serve_listener
-from examples.speech.sound import HOP, MELS, RATE, sound, write_wav
+from examples.speech.model import SHARED, Speaker
+from examples.speech.sound import MELS, sound, write_wav
 
 MOST_LABELS = 60
-# Fraction of the largest log-mel value of an utterance. A frame with all bands below it is silent.
-QUIET = 0.25
-FAR = 20  # frames, as long as the longest pause between digits
 
 
 def evaluate(task, model, language, arguments, output, listener=None):
-    """Judges a model, and writes sounds, pictures and a SavedModel. Returns the error rates."""
+    """Judges a model, and writes sounds and pictures. Returns the error rates."""
     judge = judge_listener if task == "listen" else partial(judge_speaker, listener=listener)
     judged = {length: judge(model, language, arguments, length) for length in arguments.lengths}
     for length in arguments.lengths[:2]:
         _, frames, *picture = judged[length][1]
         name = "heard" if task == "listen" else "said"
         write_wav(output / f"{name}-{length}.wav", sound(frames))
-        draw(output / f"alignment-{length}.png", language.unit, frames, *picture)
-    text, longest = judged[arguments.lengths[0]][1][0], max(arguments.lengths)
-    path = output / "saved_model"
-    if task == "listen":
-        options = {"max_length": 2 * longest, "beam_width": arguments.beam}
-        serve = serve_listener(model, language.letters, options)
-        write_saved_model(path, serve, ["samples"], [model], tf.float32)
-        check_listener(path, serve, language.say(text, np.random.default_rng(1), "test")[None])
-    else:
-        speaker = Speaker(model, arguments.most_steps * longest)
-        serve = speaker.serve(language.letters)
-        write_saved_model(path, serve, ["texts"], [model])
-        check_speaker(path, serve, text)
+        draw(output / f"alignment-{length}.png", language.unit, *picture)
     return {length: rates for length, (rates, _) in judged.items()}
-
-
-def load_listener(path):
-    try:
-        return keras.saving.load_model(path)
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise SystemExit(f"{path} is not a model that `listen` has saved: {error}") from error
 
 
 def listen(model, frames, letters, length, beam):
@@ -78,40 +52,12 @@ def judge_listener(model, language, arguments, length):
     heard = listen(model, frames, language.letters, length, arguments.beam)
     rate = error_rate([text for text, _ in heard], texts)
     print(f"{length} {language.unit}: {rate:.1%} heard wrong", flush=True)
-    # The last row belongs to the end of the text, which has no sound.
-    rows = [silence_around(x, w[:-1]) for x, (_, w) in zip(frames, heard, strict=True)]
-    far = np.concatenate(rows)
-    far, count = far[far > FAR], len(far)
-    if 20 * len(far) > count:
-        print(
-            f"  Remark: {len(far) / count:.0%} of the {language.unit} have their largest weights "
-            f"in silence, {np.median(far):.0f} frames away from any sound (the median). The "
-            "encoder has carried the sound there: do not read weights as places of sounds.",
-            flush=True,
-        )
     text, weights = heard[0]
     return rate, (texts[0], frames[0], weights, [*text, "end"], f"{texts[0]}, heard as {text}")
 
 
-def silence_around(frames, weights):
-    """How many frames the largest weight of each row is away from the nearest sound.
-
-    Args:
-        frames: log-mel, `(T, MELS)`.
-        weights: `(rows, T / SHARED)`.
-    """
-    loud = np.max(frames, axis=1) > QUIET * np.max(frames)
-    (sounds,) = np.nonzero([loud[n : n + SHARED].any() for n in range(0, len(frames), SHARED)])
-    read = weights.argmax(axis=1)
-    return SHARED * np.abs(read[:, None] - sounds).min(axis=1, initial=weights.shape[1])
-
-
 def judge_speaker(model, language, arguments, length, listener):
-    """Error rates of what is said, and an example, as above.
-
-    "decoder" is the error that the decoder of the language finds, "listener" that of a trained
-    listener, and "listener, real" the listener's error for the sound of the language itself.
-    """
+    """Error rates of what is said, by the decoder of the language and a listener; an example."""
     texts, real = _corpus(language, length)
     said = speak(Speaker(model, arguments.most_steps * length), texts, language.letters)
     frames, rates = [x for x, _ in said], {}
@@ -136,39 +82,13 @@ def error_rate(texts, wanted):
     return float(edit_distances(texts, wanted).sum() / sum(map(len, wanted)))
 
 
-def draw(path, unit, frames, weights, labels, title):
-    """Draws the log-mel frames `(T, MELS)`, and the weights `(letters, T / SHARED)` over time."""
-    width, height = min(5 + len(frames) / 60, 30), 3 + min(len(labels), MOST_LABELS) / 7
-    figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
-    above, below = figure.subplots(2, sharex=True, height_ratios=[2, height - 2])
-    time = SHARED * weights.shape[1]
-    above.imshow(np.transpose(frames), origin="lower", aspect="auto", extent=(0, len(frames), 0, 1))
-    above.set(title=title, yticks=[], ylabel="mel bands")
-    options = {"aspect": "auto", "cmap": "Blues", "interpolation": "nearest", "vmin": 0}
-    image = below.imshow(weights, extent=(0, time, len(labels), 0), **options)
+def draw(path, unit, weights, labels, title):
+    """Draws the weights `(letters, T / SHARED)` over time."""
+    figure = matplotlib.figure.Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(weights, aspect="auto", cmap="Blues", interpolation="nearest", vmin=0)
     figure.colorbar(image, label="weight")
-    shown = labels if len(labels) <= MOST_LABELS else []
-    below.set(yticks=np.arange(len(shown)) + 0.5, yticklabels=shown)
-    below.set(xlabel="frames", ylabel=unit, xlim=(0, max(time, len(frames))))
+    axes.set(title=title, xlabel=f"groups of {SHARED} frames", ylabel=unit)
+    if len(labels) <= MOST_LABELS:
+        axes.set(yticks=range(len(labels)), yticklabels=labels)
     save_figure(path, figure)
-
-
-def check_listener(path, serve, samples):
-    """Compares the SavedModel, in a process without keras, with the function it was made from."""
-    found = serve(tf.constant(samples))
-    texts = [x.decode() for x in found["text"].numpy()]
-    expected = {"text": texts, "alignments": found["alignments"].numpy()}
-    check_saved_model(path, {"samples": samples.tolist()}, expected, tolerance=1e-4)
-
-
-def check_speaker(path, serve, text):
-    """The same for the SavedModel of a speaker. Its samples must end where its alignment ends."""
-    found = serve(tf.constant([text]))
-    expected = {name: found[name].numpy() for name in ("alignments", "sample_counts")}
-    answer = check_saved_model(path, {"texts": [text]}, expected, tolerance=1e-4)
-    (samples,), (size,) = answer["samples"], answer["sample_counts"]
-    weights = np.array(answer["alignments"][0])
-    sounds = 0 < size <= len(samples) and any(samples[:size]) and not any(samples[size:])
-    if not sounds or len(weights) * SHARED * HOP != size or weights.shape[1] != len(text):
-        raise SystemExit(f"{path}: {size} of {len(samples)} samples, weights {weights.shape}")
-    print(f"{path}: says {text!r} in {size / RATE:.1f} s, in a process without keras")

@@ -1,40 +1,28 @@
-"""The two models, letters to frames (a Tacotron) and frames to letters, and their searches."""
+"""The two models: letters to frames (a Tacotron), and frames to letters."""
 
 import math
 
 import keras
-import tensorflow as tf
 from keras import layers, ops
 
-from examples.speech.sound import HOP, MELS, log_mel, sound
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    CoverageAttention,
-    DynamicConvolutionAttention,
-    ForwardAttention,
-    GMMAttention,
-    LocationSensitiveAttention,
-    MonotonicAttention,
-    ResidualRNNCells,
-    Seq2Seq,
-    StepwiseMonotonicAttention,
-)
+import keras_attention
+from examples.speech.sound import MELS
+from keras_attention import AttentionRNN, ResidualRNNCells, Seq2Seq
 from keras_attention.alignment import forward_sum_loss, guided_attention_loss
 from keras_attention.search import free_run
 
 PAD, START, END, FIRST = range(4)  # FIRST is the first letter
 SHARED = 4  # frames of one step of the speaker, and of one memory step of the listener
 ATTENTIONS = {
-    "content": BahdanauAttention,
-    "location": LocationSensitiveAttention,
-    "coverage": CoverageAttention,
-    "monotonic": MonotonicAttention,
-    "stepwise": StepwiseMonotonicAttention,
-    "forward": ForwardAttention,
-    "forward-agent": ForwardAttention,
-    "gmm": GMMAttention,
-    "dynamic-convolution": DynamicConvolutionAttention,
+    "content": keras_attention.BahdanauAttention,
+    "location": keras_attention.LocationSensitiveAttention,
+    "coverage": keras_attention.CoverageAttention,
+    "monotonic": keras_attention.MonotonicAttention,
+    "stepwise": keras_attention.StepwiseMonotonicAttention,
+    "forward": keras_attention.ForwardAttention,
+    "forward-agent": keras_attention.ForwardAttention,
+    "gmm": keras_attention.GMMAttention,
+    "dynamic-convolution": keras_attention.DynamicConvolutionAttention,
 }
 # What a monotonic attention needs to read one memory step at inference. It trains alike.
 HARD = {"monotonic": {"mode": "hard"}, "stepwise": {"hard": True}}
@@ -47,16 +35,10 @@ LOSSES = {"listen": None, "speak": {"frames": FRAMES, "stop": STOP}}
 
 
 def make_attention(name, units, pace, half_width=None, hard=False, loss="none", late_noise=False):
-    """An attention that starts at about the pace of the task.
+    """An attention that starts at about the pace of the task, in memory steps.
 
-    Args:
-        name: a key of `ATTENTIONS`.
-        units: its width.
-        pace: how many memory steps it should move on in a step.
-        half_width: restricts what it reads at inference, see `RecurrentScoringMixin`.
-        hard: whether it reads one memory step at inference, for a name in `HARD`.
-        loss: one of `ALIGNMENT_LOSSES`.
-        late_noise: whether a `LateNoise` switches the noise on.
+    `half_width` and `hard` restrict what it reads at inference. With `late_noise` a `LateNoise`
+    switches the noise on.
     """
     # A place is read with the chance p: before that, (1 - p) / p places are skipped.
     monotonic = {"initial_offset": -math.log(pace), "initial_gain": 2.0, "noise": 3.0}
@@ -105,8 +87,7 @@ def with_alignment_loss(attention, loss, listens):
 def with_noise_switch(attention):
     """A class of attention whose noise is multiplied by the variable `noise_switch`, 0 at first.
 
-    A variable, because a compiled training step keeps the arguments of a layer. It belongs to the
-    class, so that it is no weight of the model.
+    A compiled training step keeps the arguments of a layer. A variable of the class is no weight.
     """
 
     class Switched(attention):
@@ -122,13 +103,8 @@ def build_speaker(attention, letters, units):
     """From letters `(B, S)` and last frames `(B, T, MELS)` to groups of frames, and stop logits.
 
     Each step makes `SHARED` frames, `(B, T, SHARED * MELS)`, and reads the last frame of the step
-    before: the decoder of Tacotron (Wang et al., 2017, section 3.4). The third input, `(B, T)`, is
-    the mask of the steps.
-
-    Args:
-        attention: what `make_attention` returns.
-        letters: the number of ids.
-        units: the width of the decoder.
+    before: the decoder of Tacotron (Wang et al., 2017, section 3.4). `valid` is the mask of the
+    steps.
     """
     source = keras.Input((None,), dtype="int32", name="letters")
     frames = keras.Input((None, MELS), name="last_frames")
@@ -154,10 +130,9 @@ def build_speaker(attention, letters, units):
 
 
 def build_prenet(units):
-    """Two ReLU layers with dropout (section 3.2).
+    """Two ReLU layers with dropout (section 3.2), so that the decoder reads the letters.
 
-    It hides parts of the last frame, so that the decoder reads the letters instead of copying. At
-    inference it is off, unlike in Tacotron 2: what it draws there moves attention out of its place.
+    At inference dropout is off: what Tacotron 2 draws there moves attention out of its place.
     """
     frames = keras.Input((None, MELS))
     x = frames
@@ -167,10 +142,7 @@ def build_prenet(units):
 
 
 def build_listener(attention, letters, units):
-    """A `Seq2Seq` from `(frames, valid)` to letters; takes the arguments of `build_speaker`.
-
-    Two convolutions shorten the frames `(B, T, MELS)` by `SHARED`; `valid` is their mask.
-    """
+    """A `Seq2Seq` from `(frames, valid)` to letters. Two convolutions shorten the frames."""
     frames = keras.Input((None, MELS), name="frames")
     valid = keras.Input((None,), dtype="bool", name="valid")  # of each `SHARED` frames
     x = frames
@@ -186,14 +158,9 @@ def build_listener(attention, letters, units):
 
 
 def build_model(task, arguments, letters, steps, sample, **options):
-    """Builds the listener or the speaker of a language, and its weights.
+    """Builds the listener or the speaker of a language of so many letters, and its weights.
 
-    Args:
-        arguments: the options of the command.
-        letters: the number of letters.
-        steps: how many groups of `SHARED` frames a letter has on average.
-        sample: inputs of the model.
-        options: `half_width`, `hard` and `loss`, see `make_attention`.
+    `steps` are the groups of frames a letter; `make_attention` has the options.
     """
     pace, build = (steps, build_listener) if task == "listen" else (1 / steps, build_speaker)
     attention = make_attention(arguments.attention, arguments.units // 2, pace, **options)
@@ -203,10 +170,7 @@ def build_model(task, arguments, letters, steps, sample, **options):
 
 
 class LateNoise(keras.callbacks.Callback):
-    """Switches the noise of a monotonic attention on after half of the epochs.
-
-    Alignments are learned without noise.
-    """
+    """Switches the noise of a monotonic attention on when half of the epochs are over."""
 
     def __init__(self, model, epochs):
         super().__init__()
@@ -219,12 +183,7 @@ class LateNoise(keras.callbacks.Callback):
 
 
 class Speaker:
-    """Runs a trained speaker freely, with its own frames as inputs.
-
-    Args:
-        model: what `build_speaker` returns.
-        max_steps: the largest number of steps, of `SHARED` frames each.
-    """
+    """Runs a trained speaker freely: its own frames are its inputs."""
 
     def __init__(self, model, max_steps):
         get = model.get_layer
@@ -249,43 +208,3 @@ class Speaker:
         hidden, above = self.residual.cell(self.projection(hidden), above)
         stop = ops.squeeze(self.stop(hidden), 1)
         return self.frames(hidden), stop, (attending, above), weights
-
-    def serve(self, letters):
-        """A function for a SavedModel, from texts to samples, which are zero after the end."""
-        table = tf.constant([*letters])
-
-        def serve(texts):
-            known = tf.strings.unicode_split(texts, "UTF-8").to_tensor("")[:, :, None] == table
-            ids = tf.where(tf.reduce_any(known, -1), FIRST + tf.argmax(known, -1, "int32"), PAD)
-            run = self(ids)
-            longest, counts = tf.reduce_max(run.lengths), run.lengths * (SHARED * HOP)
-            frames = tf.reshape(run.outputs[:, :longest], (tf.shape(ids)[0], -1, MELS))
-            samples = sound(frames)
-            inside = tf.range(tf.shape(samples)[1]) < counts[:, None]
-            return {
-                "samples": tf.where(inside, samples, 0.0),
-                "sample_counts": counts,
-                "alignments": run.weights[:, :longest],
-            }
-
-        return serve
-
-
-def serve_listener(model, letters, options):
-    """Makes the function of a SavedModel, from samples to texts. `generate` gets the options."""
-    table = tf.constant([""] * FIRST + [*letters])
-
-    def serve(samples):
-        frames = log_mel(samples)
-        steps = tf.shape(frames)[1]
-        groups = -(-steps // SHARED)
-        frames = tf.pad(frames, [[0, 0], [0, groups * SHARED - steps], [0, 0]])
-        valid = tf.ones((tf.shape(frames)[0], groups), "bool")
-        found = model.search_batch((frames, valid), **options)
-        return {
-            "text": tf.strings.reduce_join(tf.gather(table, found.tokens[:, 0]), axis=-1),
-            "score": found.scores[:, 0],
-            "alignments": found.weights[:, 0],
-        }
-
-    return serve

@@ -4,7 +4,7 @@ import math
 
 import tensorflow as tf
 
-from examples.common.files import write_bytes
+from examples.common.files import whole_file
 
 RATE = 8000  # samples a second
 WINDOW, HOP = 256, 100  # samples
@@ -34,8 +34,7 @@ def log_mel(samples):
 def sound(frames):
     """Samples with about these log-mel frames, `(..., T, MELS)` to `(..., T HOP)`.
 
-    The magnitudes come from the pseudo-inverse of the mel matrix. Their phases are those of Griffin
-    and Lim: transforming there and back finds phases that belong together.
+    The algorithm of Griffin and Lim finds phases that belong together.
     """
     bands = tf.exp((frames - 1.0) * SCALE)
     magnitude = tf.maximum(tf.linalg.matmul(bands - FLOOR, tf.linalg.pinv(mel_matrix())), 0.0)
@@ -60,7 +59,8 @@ def _inverse(spectrum):
 def write_wav(path, samples):
     """Writes a mono WAV file of 16 bits."""
     samples = tf.cast(samples, "float32")
-    write_bytes(path, tf.audio.encode_wav(samples[:, None], RATE).numpy())
+    with whole_file(path) as temporary:
+        temporary.write_bytes(tf.audio.encode_wav(samples[:, None], RATE).numpy())
 
 
 def read_wav(path):

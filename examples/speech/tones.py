@@ -1,8 +1,7 @@
 """A spoken language of tones, for training without data.
 
-Each of twelve letters is a pattern of two or three short tones: one of three low tones, then one or
-two of six high ones. The length of every tone and the loudness of every letter vary, and there is
-noise.
+Each of twelve letters is one of three low tones, then one or two of six high ones. The length of
+every tone and the loudness of every letter vary, and there is noise.
 """
 
 import functools

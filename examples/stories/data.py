@@ -2,6 +2,7 @@
 
 import math
 import pathlib
+import re
 from typing import NamedTuple
 
 import keras
@@ -9,40 +10,37 @@ import numpy as np
 import tensorflow as tf
 
 from examples.common.files import fingerprint, refuse
-from examples.common.text import Words, split_sentences
 from examples.common.training import UNTUNED, pad
 from examples.stories import generator, reading
 
 GENERATED = {1: "one supporting fact", 2: "two supporting facts", 3: "three supporting facts"}
-# The smallest number of training questions. A tenth of them is for validation.
-FEWEST = 20
-NO_WORD = r"[^\p{L}\p{M}\p{N}]*"
+QUESTIONS = 1000  # of a generated task, to train on and to test on
+FEWEST = 20  # training questions; a tenth of them is for validation
 
 
-def load_data(arguments):
+def load_data(options):
     """The chosen tasks: `{number: (name, training questions, test questions)}`."""
-    place, found, size = "the generated stories", {}, arguments.questions
-    if not arguments.data:
-        for number, name in GENERATED.items():
-            made = generator.make(2 * size, number, arguments.seed)
-            found[number] = name, made[:size], made[size:]
+    if options.data:
+        place = download() if options.data == "download" else options.data
+        tasks = reading.find_files(place, options.size)
     else:
-        place = download() if arguments.data == "download" else arguments.data
-        found = reading.find_files(place, arguments.size)
-    named = arguments.task not in (["all"], ["joint"])
-    numbers = dict.fromkeys(int(number) for number in arguments.task) if named else found
-    if set(numbers) - set(found):
-        there = ", ".join(map(str, found))
-        refuse(f"--task {' '.join(arguments.task)}", f"{place} has the tasks {there}")
-    if arguments.data:
-        for number in numbers:
-            name = found[number]["train"].name.split("_")[1].replace("-", " ")
-            found[number] = name, *(reading.read(found[number][x]) for x in ("train", "test"))
-    for number in numbers:
+        place, tasks = "the generated stories", GENERATED
+    numbers = tasks if options.task in (["all"], ["joint"]) else dict.fromkeys(options.task)
+    found = {}
+    for number in map(int, numbers):
+        if number not in tasks:
+            there = ", ".join(map(str, tasks))
+            refuse(f"--task {' '.join(options.task)}", f"{place} has the tasks {there}")
+        if options.data:
+            name = tasks[number]["train"].name.split("_")[1].replace("-", " ")
+            found[number] = name, *(reading.read(tasks[number][x]) for x in ("train", "test"))
+        else:
+            made = generator.make(2 * QUESTIONS, number, options.seed)
+            found[number] = tasks[number], made[:QUESTIONS], made[QUESTIONS:]
         if len(found[number][1]) < FEWEST:
             few = f"{len(found[number][1])} questions to train on, fewer than {FEWEST}"
             refuse(f"task {number}", few)
-    return {number: found[number] for number in numbers}
+    return found
 
 
 def download():
@@ -51,18 +49,9 @@ def download():
     return next(iter(pathlib.Path(path).rglob(reading.FOLDERS["1k"])), pathlib.Path(path)).parent
 
 
-def split(texts):
-    """Splits texts `(B,)` into sentences without signs.
-
-    Returns:
-        Ragged words `(B, S, W)`, and the byte where each sentence begins and ends, `(B, S)`.
-    """
-    words, begins, ends = split_sentences(texts, longest=2**31)
-    signs = tf.ragged.map_flat_values(tf.strings.regex_full_match, words, NO_WORD)
-    words = tf.ragged.boolean_mask(words, ~signs)
-    kept = words.with_values(words.values.row_lengths() > 0)
-    begins, ends = tf.reduce_min(begins, axis=2), tf.reduce_max(ends, axis=2)
-    return [tf.ragged.boolean_mask(x, kept) for x in (words, begins, ends)]
+def split(sentence):
+    """The words of a sentence, without signs."""
+    return re.findall(r"\w+", sentence.lower())
 
 
 class Encoded(NamedTuple):
@@ -88,10 +77,7 @@ class Encoded(NamedTuple):
 
 
 def noisy(stories, noise, rng):
-    """Inserts empty sentences, 0, at random places of stories `(Q, N)`.
-
-    A story of n sentences gets up to `noise` n of them, rounded up. Each number is as likely.
-    """
+    """Inserts up to `noise` n empty sentences, 0, at random places of stories `(Q, N)` of n."""
     count, width = stories.shape
     lengths = (stories > 0).sum(axis=1)
     total = lengths + rng.integers(0, np.ceil(noise * lengths).astype(int) + 1)
@@ -106,58 +92,31 @@ def noisy(stories, noise, rng):
 
 
 class Encoder:
-    """Turns stories into ids. The vocabulary comes from the training questions and answers.
-
-    Args:
-        questions: a list of `Question` to train on.
-    """
+    """Turns stories into ids. The vocabulary comes from the training questions and answers."""
 
     def __init__(self, questions):
-        words = split(tf.constant(_lines(questions), "string"))[0].flat_values
-        words = tf.strings.lower(words, encoding="utf-8").numpy()
-        answers = {answer_key(q.answer) for q in questions}
-        self.listed = sorted({word.decode() for word in words} | answers)
+        lines = {line for q in questions for line in (*q.story, q.text)}
+        words = {word for line in lines for word in split(line)}
+        self.listed = sorted(words | {answer_key(q.answer) for q in questions})
         self.ids = {word: n for n, word in enumerate(self.listed, 1)}
-        self.words = Words(self.listed)
+        self.size = len(self.ids) + 2  # with padding and the unknown word
+
+    def words(self, sentence):
+        return tuple(self.ids.get(word, self.size - 1) for word in split(sentence))
 
     def encode(self, questions):
-        lines = _lines(questions)
-        words = split(tf.constant(lines, "string"))[0]
-        found = tf.ragged.map_flat_values(self.words, words).to_list()
-        found = dict(zip(lines, found, strict=True))
+        found = {line: self.words(line) for q in questions for line in (*q.story, q.text)}
         table = {(): 0}
         stories = [
-            [table.setdefault(tuple(s), len(table)) for line in q.story for s in found[line]]
+            [table.setdefault(found[line], len(table)) for line in q.story if found[line]]
             for q in questions
         ]
-        asked = [[word for sentence in found[q.text] for word in sentence] for q in questions]
         answers = [self.ids.get(answer_key(q.answer), -1) for q in questions]
         stories = pad([story[::-1] for story in stories], multiple=1)[:, ::-1]
-        sentences, asked = pad(list(table), multiple=1), pad(asked, multiple=1)
+        sentences = pad(list(table), multiple=1)
+        asked = pad([found[q.text] for q in questions], multiple=1)
         arrays = sentences, stories, asked, np.array(answers, "int32")
         return Encoded(*map(np.ascontiguousarray, arrays))
-
-    def tell(self, name, data, memory):
-        """Prints what the model cannot know of some questions."""
-        unknown = [x == self.words.size - 1 for x in (data.sentences, data.questions)]
-        lengths = (data.stories > 0).sum(axis=1)
-        counts = {
-            "words that were not seen in training": (
-                unknown[0].sum(axis=1)[data.stories].sum() + unknown[1].sum()
-            ),
-            "answers outside the vocabulary": (data.answers < 0).sum(),
-            "empty stories": (lengths == 0).sum(),
-            "sentences that fall out of the memory, the oldest of their stories": (
-                np.maximum(lengths - memory, 0).sum()
-            ),
-        }
-        told = [f"{what}: {count:,}" for what, count in counts.items() if count]
-        if told:
-            print("; ".join([f"{name}, {len(data.answers):,} questions", *told]))
-
-
-def _lines(questions):
-    return sorted({line for q in questions for line in (*q.story, q.text)})
 
 
 def answer_key(answer):
@@ -166,18 +125,11 @@ def answer_key(answer):
 
 
 class Task:
-    """The data that one model is trained on and tested on: of one task, or of several.
+    """The data of one model, of one task or of several: what `load_data` returns for them.
 
-    Args:
-        name: "1" to "20", or "joint".
-        found: what `load_data` returns, for the tasks of this model.
-        memory: the largest number of sentences that are remembered.
-        noise: the number of empty sentences among them, as a fraction.
-
-    Attributes:
-        sizes: the number of word ids, the words of the longest sentence, and the memory.
-        train, valid: `Encoded`. test: one `Encoded` for each task, by its name.
-        asked: the test questions, likewise.
+    `sizes` are the number of word ids, the words of the longest sentence, and the sentences that
+    are remembered. `train` and `valid` are `Encoded`; `test` and `asked` have an entry for each
+    task.
     """
 
     def __init__(self, name, found, memory, noise):
@@ -191,26 +143,18 @@ class Task:
         longest = every.stories.shape[1]
         size = min(memory, longest + math.ceil(noise * longest))
         longest = max(x.shape[1] for x in (every.sentences, every.questions))
-        self.sizes = encoder.words.size, longest, size
+        self.sizes = encoder.size, longest, size
         # The last tenth of every task is for validation: questions of one story are neighbours.
         ends = np.cumsum([len(questions) for questions in train])
         parts = [np.arange(n - len(x), n) for n, x in zip(ends, train, strict=True)]
         cuts = [np.split(part, [len(part) * 9 // 10]) for part in parts]
         self.train, self.valid = (every.select(np.concatenate(x)) for x in zip(*cuts, strict=True))
-        for number, part in zip(self.test, parts, strict=True):
-            encoder.tell(f"task {number}, training", every.select(part), size)
-            encoder.tell(f"task {number}, test", self.test[number], size)
         self.digest = fingerprint(*(x for data in (every, *self.test.values()) for x in data))[:8]
-
-    def __getstate__(self):
-        # The tables of the encoder belong to this process.
-        return {name: x for name, x in vars(self).items() if name not in ("encoder", "asked")}
 
     def batches(self, batch, noise, seeds):
         """Endless batches for `fit`, with a new order and new noise in every epoch.
 
-        An epoch is made at once, because single batches of such small models take longer to make
-        than to train on.
+        An epoch is made at once: single batches take longer to make than to train on.
         """
         steps = len(self.train.answers) // batch
 

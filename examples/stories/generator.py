@@ -41,13 +41,8 @@ class World:
         holds = [thing for thing, (person, _) in self.carried.items() if person == who]
         here = self.walked.get(who, (None, None))[0]
         # Things that nobody carries and that are in the same place.
-        free = [
-            thing
-            for thing in THINGS
-            if here
-            and thing not in self.carried
-            and (not self.trail[thing] or self.trail[thing][-1][0] == here)
-        ]
+        lie = {thing: trail[-1][0] if trail else here for thing, trail in self.trail.items()}
+        free = [x for x in THINGS if here and x not in self.carried and lie[x] == here]
         kind = rng.random()
         if free and kind < 0.45:
             thing = rng.choice(free)

@@ -1,56 +1,37 @@
 """The memory network of Sukhbaatar et al. (2015), and its training."""
 
-import concurrent.futures
 import functools
 import math
-import multiprocessing
 import os
-import threading
-import time
 
+import joblib
 import keras
 import numpy as np
 import tensorflow as tf
 
 from examples.common.files import whole_file
-from examples.common.training import Progress, seed_model
+from examples.common.training import VERBOSE, seed_model
 from keras_attention import MemoryNetwork
 
-ENCODINGS = ("position", "own-length", "bag")
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+CORES = joblib.cpu_count()
 # Only one process can use the GPU.
 ALONE = keras.backend.backend() != "tensorflow" or tf.config.list_physical_devices("GPU")
 JOBS = 1 if ALONE else min(CORES, 8)
 
 
-def build_model(sizes, hops, units, encoding="position", null_memories=True):
+def build_model(sizes, hops, units):
     """Builds the model that is trained, and a reader on the same layers that shows the weights.
 
-    Args:
-        sizes: the number of word ids, the words of the longest sentence, and the sentences that are
-            remembered.
-        hops: the number of hops.
-        units: the width of a memory.
-        encoding: one of `ENCODINGS`.
-        null_memories: whether to read the empty places of the memory, as zeros.
-
-    Returns:
-        `(model, reader)`. Both take word ids of a story `(B, N, W)` and a question `(B, W')`. The
-        model returns logits `(B, words)`, the reader a dictionary of `probabilities` and
-        `hop_weights` `(B, K, N)`.
+    Both take word ids of a story `(B, N, W)` and a question `(B, W')`. The model returns logits
+    `(B, words)`, the reader `probabilities` and `hop_weights` `(B, K, N)`. `Task` has the sizes.
     """
     words, length, memory = sizes
     story = keras.Input((None, None), dtype="int32", name="story")
     question = keras.Input((None,), dtype="int32", name="question")
-    network = MemoryNetwork(
-        words,
-        units,
-        hops,
-        position_encoding={"position": length, "own-length": True, "bag": False}[encoding],
-        memory_size=memory,
-        null_memories=null_memories,
-        name="network",
-    )
+    # As in the published code: the place of a word is that in the longest sentence, and the empty
+    # places of the memory are read too, as zeros.
+    options = {"position_encoding": length, "memory_size": memory, "null_memories": True}
+    network = MemoryNetwork(words, units, hops, **options, name="network")
     # One call for both models: Keras 3.15 accepts no second call with other outputs.
     logits, weights = network(story, question, return_attention_scores=True)
     probabilities = keras.layers.Softmax(name="probabilities")(logits)
@@ -58,15 +39,11 @@ def build_model(sizes, hops, units, encoding="position", null_memories=True):
     return keras.Model([story, question], logits), keras.Model([story, question], outputs)
 
 
-def model_options(settings):
-    return {name: settings[name] for name in ("units", "encoding", "null_memories")}
-
-
 @functools.lru_cache(maxsize=1)
-def compiled_model(sizes, hops, steps, **options):
+def compiled_model(sizes, hops, units, steps):
     """A compiled model, which later repeats use again: compiling takes as long as training."""
     seed_model(0)
-    model, _ = build_model(sizes, hops, **options)
+    model, _ = build_model(sizes, hops, units)
     optimizer = keras.optimizers.SGD(global_clipnorm=40.0)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum")
     model.compile(optimizer, loss, jit_compile=True, steps_per_execution=steps)
@@ -77,12 +54,11 @@ def fit_model(task, hops, repeat, settings):
     """Trains a model of a `Task` as in the paper. Returns it, and the number of linear epochs."""
     batch = min(settings["batch_size"], len(task.train.answers))
     steps = len(task.train.answers) // batch
-    options = model_options(settings)
-    model = compiled_model(task.sizes, hops, steps, **options)
+    model = compiled_model(task.sizes, hops, settings["units"], steps)
     # New weights, which depend on no earlier model.
     seed = (settings["seed"] * 1000 + repeat) % 2**32
     keras.utils.set_random_seed(seed)
-    model.set_weights(build_model(task.sizes, hops, **options)[0].get_weights())
+    model.set_weights(build_model(task.sizes, hops, settings["units"])[0].get_weights())
     network = model.get_layer("network")
     rate, epochs = settings["learning_rate"], settings["epochs"]
 
@@ -92,13 +68,11 @@ def fit_model(task, hops, repeat, settings):
             task.batches(batch, settings["noise"], [seed, part]),
             epochs=epochs,
             steps_per_epoch=steps,
-            callbacks=[schedule, *callbacks, keras.callbacks.TerminateOnNaN(), *progress],
-            verbose=0,
+            callbacks=[schedule, *callbacks, keras.callbacks.TerminateOnNaN()],
+            # The models of single tasks are many, and train in seconds.
+            verbose=VERBOSE if task.name == "joint" else 0,
             shuffle=False,
         )
-
-    # The models of single tasks are many, and train in seconds.
-    progress = [Progress(trainings=0)] if task.name == "joint" else []
 
     def validate(epoch, logs):
         logs["val_loss"] = float(np.nanmean(answers(model, task.valid, task.sizes[2])[1]))
@@ -117,9 +91,7 @@ def fit_model(task, hops, repeat, settings):
 def answers(model, data, memory, size=500):
     """Answers an `Encoded`: the guessed words `(Q,)`, and the cross-entropy of each true answer.
 
-    The first id is padding and the last the unknown word, so neither is an answer. The
-    cross-entropy of an answer outside the vocabulary is NaN. Not compiled, because the sizes
-    differ.
+    The first id is padding and the last the unknown word, so neither is an answer. NaN: unknown.
     """
     logits = []
     for start in range(0, len(data.answers), size):
@@ -133,7 +105,6 @@ def answers(model, data, memory, size=500):
 
 def train(task, hops, repeat, settings, path):
     """Trains one model, and writes its weights. Returns its results."""
-    start = time.perf_counter()
     model, linear_epochs = fit_model(task, hops, repeat, settings)
     found = {"": task.train, "valid": task.valid, **task.test}
     found = {name: (answers(model, x, task.sizes[2]), x.answers) for name, x in found.items()}
@@ -147,47 +118,17 @@ def train(task, hops, repeat, settings, path):
         "valid_error": errors.pop("valid"),
         "test_errors": errors,
         "linear_epochs": linear_epochs,
-        "seconds": time.perf_counter() - start,
     }
 
 
-def begin(threads):
-    """Prepares a process that trains."""
-    # A process whose parent was killed would wait for work forever.
-    parent = multiprocessing.parent_process()
-    threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
-    if keras.backend.backend() == "tensorflow":
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
-        tf.config.threading.set_inter_op_parallelism_threads(threads)
-
-
-def train_in_process(*job):
-    """`train`, which Ctrl-C ends in silence: the terminal sends it to all processes."""
-    try:
-        return train(*job)
-    except KeyboardInterrupt:
-        os._exit(1)
+def train_named(name, *job):
+    return name, train(*job)
 
 
 def train_all(jobs, processes):
     """Yields the names and the results of each model, in the order in which they are finished."""
-    processes = min(processes, len(jobs))
-    if processes < 2:
-        yield from ((name, train(*job)) for name, job in jobs.items())
-        return
-    context = multiprocessing.get_context("spawn")  # TensorFlow does not survive a fork
-    threads = (max(1, CORES // processes),)
-    pool = concurrent.futures.ProcessPoolExecutor(processes, context, begin, threads)
-    try:
-        names = {pool.submit(train_in_process, *job): name for name, job in jobs.items()}
-        for future in concurrent.futures.as_completed(names):
-            yield names[future], future.result()
-    except concurrent.futures.process.BrokenProcessPool as error:
-        raise SystemExit(
-            "a training process ended unexpectedly, perhaps because the memory was full (fewer "
-            "--jobs need less). Finished models are kept; run the same command to resume."
-        ) from error
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in multiprocessing.active_children():
-            process.terminate()
+    processes = max(1, min(processes, len(jobs)))
+    # The processes that train read it when they start.
+    os.environ["TF_NUM_INTRAOP_THREADS"] = str(max(1, CORES // processes))
+    parallel = joblib.Parallel(processes, return_as="generator_unordered")
+    return parallel(joblib.delayed(train_named)(name, *job) for name, job in jobs.items())

@@ -27,24 +27,19 @@ class Question(NamedTuple):
 def find_files(folder, size):
     """Finds the training and test file of each task: `{number: {"train": path, "test": path}}`.
 
-    Args:
-        folder: a folder with the files of all tasks, or with the folders "en" and "en-10k".
-        size: "1k" or "10k".
+    They are in the folder, or in a folder of it for the size.
     """
-    folder = pathlib.Path(folder)
-    if (folder / FOLDERS[size]).is_dir():
-        folder = folder / FOLDERS[size]
-    found = {}
-    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        match = re.fullmatch(r"qa([1-9]\d*)_.*_(train|test)\.txt", path.name)
-        if match:
+    folder, found = pathlib.Path(folder), {}
+    folder = folder / FOLDERS[size] if (folder / FOLDERS[size]).is_dir() else folder
+    for path in sorted(folder.glob("qa*_*_*.txt")):
+        if match := re.fullmatch(r"qa([1-9]\d*)_.*_(train|test)\.txt", path.name):
             paths = found.setdefault(int(match[1]), {})
             if match[2] in paths:
                 both = f"{path} and {paths[match[2]].name}"
                 refuse(both, f"both are of task {match[1]}. Remove one")
             paths[match[2]] = path
     for number in sorted(found):
-        for kind in {"train", "test"} - set(found[number]):
+        for kind in {"train", "test"} - {*found[number]}:
             print(f"{folder}: task {number} has no {kind} file, and is left out")
     found = {number: found[number] for number in sorted(found) if len(found[number]) == 2}
     if not found:
@@ -62,37 +57,30 @@ def read(path):
     for line, content in enumerate(read_text(path).split("\n"), 1):
         if not content.strip():
             continue
-        try:
-            number, text, answer, facts = _parts(content.strip(), last)
-            if number == 1:
-                story, places = [], {}
-            last = number
-            if answer is None:
-                places[number] = len(story)
-                story.append(text)
-                continue
-            unknown = [fact for fact in facts if fact not in places]
-            if unknown:
-                raise ValueError(f"the deciding sentence {unknown[0]} is none of the story before")
-            questions.append(Question(tuple(story), text, answer, tuple(places[x] for x in facts)))
-        except ValueError as error:
-            refuse(f"{path}, line {line}", error)
+        place = f"{path}, line {line}"
+        match = LINE.fullmatch(content.strip())
+        if not match:
+            refuse(
+                place,
+                "expected a number, a space and a sentence, or a number, a space, a question, a "
+                "tab, its answer, and after another tab the numbers of the sentences that decide; "
+                f"found {content[:80]!r}",
+            )
+        number, text, answer, facts = int(match[1]), match[2], match[3], match[4] or ""
+        if number not in (1, last + 1):
+            wanted = f"{last + 1}, or 1 for a new story" if last else "1"
+            refuse(place, f"expected the number {wanted}, found {number}")
+        if number == 1:
+            story, places = [], {}
+        last = number
+        if answer is None:
+            places[number] = len(story)
+            story.append(text)
+            continue
+        facts = [int(fact) for fact in facts.split()]
+        if unknown := [fact for fact in facts if fact not in places]:
+            refuse(place, f"the deciding sentence {unknown[0]} is none of the story before")
+        questions.append(Question(tuple(story), text, answer, tuple(places[x] for x in facts)))
     if not questions:
         refuse(path, "holds no question")
     return questions
-
-
-def _parts(content, last):
-    """The number of a line, its text, and of a question the answer and the deciding sentences."""
-    match = LINE.fullmatch(content)
-    if not match:
-        raise ValueError(
-            "expected a number, a space and a sentence, or a number, a space, a question, a tab, "
-            "its answer, and after another tab the numbers of the sentences that decide; found "
-            f"{content[:80]!r}"
-        )
-    number, text, answer, facts = match.groups()
-    if int(number) not in (1, last + 1):
-        wanted = f"{last + 1}, or 1 for a new story" if last else "1"
-        raise ValueError(f"expected the number {wanted}, found {number}")
-    return int(number), text, answer, [int(x) for x in (facts or "").split()]

@@ -10,8 +10,8 @@ and a SavedModel from strings to strings, which it then runs in a process withou
         --test test.de test.en --attention luong-general --units 512 --epochs 12
 
 does the same for any two files whose lines are translations of each other, and reports BLEU. The
-same command resumes an interrupted run. With `--ensemble 4`, four models with different seeds
-translate together. With `--backward 2`, two of them write from right to left.
+same command resumes an interrupted run. With `--ensemble 4 --backward 2`, four models translate
+together, and two of them write from right to left.
 
     python -m examples.translation.shards train.de train.en --output DIR
     python -m examples.translation --shards DIR --steps 20000 --valid val.de val.en \\
@@ -21,22 +21,85 @@ trains on a corpus that is larger than memory. An epoch is --save-every steps.
 """
 
 import argparse
-import json
-import sys
+import pathlib
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from examples.common.arguments import check_extras, command_line, members, run
-from examples.common.files import fingerprint, own_folder, write_text
-from examples.common.records import write_record
-from examples.common.training import Resume, direction, pair_batches, seed_model, warmup_cosine
-from examples.translation.data import encode, learn_subwords, load_data, make_tokenizers
-from examples.translation.evaluation import bleu_report, judge, report, save
-from examples.translation.model import SmoothedCrossEntropy, build_model
-from examples.translation.options import parse, settings_of
-from examples.translation.shards import Shards, training_batches
+from examples.common import arguments as types
+from examples.common.files import fingerprint, own_folder, write_json, write_text
+from examples.common.records import add_record, write_record
+from examples.common.training import (
+    DIRECTIONS,
+    VERBOSE,
+    Resume,
+    pair_batches,
+    seed_model,
+    warmup_cosine,
+)
+from examples.translation.data import drop_long, encode, learn_subwords, load_data, make_tokenizers
+from examples.translation.evaluation import judge, report, save
+from examples.translation.model import ATTENTIONS, SmoothedCrossEntropy, build_model
+from examples.translation.shards import Shards, Stream
+
+# These change no weight.
+FREE = ("output", "train", "shards", "valid", "test", "ensemble", "backward", "beam", "record")
+
+
+def parse(argv=None):
+    parser = types.make_parser("translation", __doc__)
+    add, pair = parser.add_argument, {"nargs": 2, "metavar": ("SRC", "TGT")}
+    pairs = parser.add_mutually_exclusive_group()
+    pairs.add_argument("--train", **pair, help="line-aligned text files")
+    pairs.add_argument("--shards", metavar="DIR", help="to train on, in place of --train")
+    add("--valid", **pair)
+    add("--test", **pair)
+    add("--attention", choices=ATTENTIONS, default="bahdanau", help="(default: bahdanau)")
+    add("--input-feeding", action="store_true", help="for the luong attentions")
+    add("--window", type=types.count, default=10, help="D of local attention")
+    add("--beam", type=types.count, default=5, metavar="N", help="width of the search")
+    types.add_directions(parser)
+    add("--units", type=types.count, help="width of the decoder (default: 128; files: 256)")
+    add("--embedding", type=types.count, help="width of words (default: 64; files: 256)")
+    add("--vocabulary", type=types.count, default=4000, help="subwords of each language")
+    add("--max-tokens", type=types.count, default=100, help="of a training sentence")
+    add("--epochs", type=types.count, help="default: 5; files: 8")
+    add("--steps", type=types.count, metavar="N", help="of training; --shards needs it")
+    add("--save-every", type=types.count, default=500, metavar="N", help="steps, for shards")
+    add("--batch-size", type=types.count, default=64)
+    add("--learning-rate", type=types.number, default=2e-3, help="the highest one")
+    add("--dropout", type=types.share, help="default: 0.1; files: 0.3")
+    add("--smoothing", type=types.share, help="of labels (default: 0; files: 0.1)")
+    add("--seed", type=types.seed, default=1)
+    add("--output", type=pathlib.Path, default="output/translate", help="folder for the results")
+    add_record(parser)
+    options = parser.parse_args(argv)
+    files = [options.train or options.shards, options.valid, options.test]
+    options.save_every = min(options.save_every, options.steps or options.save_every)
+    checks = {
+        "give --train (or --shards), --valid and --test, or none": any(files) and not all(files),
+        "--shards needs --steps, and no --epochs": (
+            options.shards and (options.epochs or not options.steps)
+        ),
+        "--steps goes with --shards": options.steps and not options.shards,
+        f"--steps must be a multiple of --save-every, {options.save_every}": (
+            (options.steps or 0) % options.save_every
+        ),
+        "--units must be even, half for each direction": (options.units or 0) % 2,
+        "--input-feeding goes with the luong attentions": (
+            options.input_feeding and not options.attention.startswith("luong")
+        ),
+    }
+    for message, wrong in checks.items():
+        if wrong:
+            parser.error(message)
+    types.check_directions(parser, options)
+    defaults = {"epochs": 5, "units": 128, "embedding": 64, "dropout": 0.1, "smoothing": 0.0}
+    if any(files):
+        defaults = {"epochs": 8, "units": 256, "embedding": 256, "dropout": 0.3, "smoothing": 0.1}
+    if options.shards:
+        defaults["epochs"] = options.steps // options.save_every
+    return types.fill(options, defaults)
 
 
 def train(seed, backward, texts, subwords, options):
@@ -44,14 +107,24 @@ def train(seed, backward, texts, subwords, options):
     seed_model(seed)
     tokenizers = make_tokenizers(subwords)
     sizes = [int(tokenizer.vocab_size()) for tokenizer in tokenizers]
-    batches, digest, longest = training_batches(texts["train"], tokenizers, seed, backward, options)
+    size, longest = options.batch_size, options.max_tokens
+    if options.shards:
+        shards, steps = texts["train"], options.save_every
+        batches = Stream(shards, tokenizers, size, longest, seed, backward, steps)
+        digest = shards.digest
+    else:
+        pairs = drop_long(encode(tokenizers, texts["train"], backward), longest)
+        batches, digest = pair_batches(pairs, size, seed), fingerprint(pairs)
+        longest = max(len(target) for _, target in pairs)
     pairs = encode(tokenizers, texts["valid"], backward)
-    valid = pair_batches(pairs, options.batch_size).dataset()
-    folder, settings = settings_of(seed, backward, options)
+    valid = pair_batches(pairs, size).dataset()
+    settings = {name: value for name, value in vars(options).items() if name not in FREE}
     # The best weights depend on the validation data too.
-    settings |= {"data": digest, "validation data": fingerprint(json.dumps(pairs).encode())}
-    resume = Resume(folder, settings, batches)
-    print(f"\nattention: {options.attention}, {direction(backward)}, seed {seed}", flush=True)
+    settings |= {"data": digest, "validation data": fingerprint(pairs)}
+    settings |= {"seed": seed, "backward": backward}
+    name = f"checkpoint-{options.attention}{'-backward' * backward}-{seed}"
+    resume = Resume(options.output / name, settings, batches)
+    print(f"\nattention: {options.attention}, {DIRECTIONS[backward]}, seed {seed}", flush=True)
 
     model = build_model(sizes, options)
     rate = warmup_cosine(options.learning_rate, batches.steps * options.epochs, last=0.01)
@@ -64,42 +137,36 @@ def train(seed, backward, texts, subwords, options):
         initial_epoch=resume.restore(model),
         callbacks=resume.callbacks("val_loss"),
         shuffle=False,
-        verbose=int(sys.stdout.isatty()),
+        verbose=VERBOSE,
     )
     resume.load_best(model)
 
     nats = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="nats")
     model.compile(metrics=[nats])
     perplexity = np.exp(model.evaluate(valid, verbose=0, return_dict=True)["nats"])
-    # The files of a model without an optimizer are a third as large.
+    # A model without an optimizer: its files are a third as large.
     weights, model = model.get_weights(), build_model(sizes, options)
     model.set_weights(weights)
-    best = min(resume.history, key=lambda row: row["val_loss"])
+    losses = resume.losses("val_loss")
     return model, {
         "seed": seed,
         "backward": backward,
         "max_length": longest,
-        "seconds_a_step": np.median([row["seconds"] for row in resume.history]) / batches.steps,
-        "best_epoch": int(best["epoch"]) + 1,
+        "best_epoch": min(losses, key=losses.get) + 1,
         "validation_perplexity": float(perplexity),
     }
 
 
 def train_all(texts, subwords, options):
-    """Trains the models and translates the test set.
-
-    Returns the model or the ensemble, the options of its search, the translations and a summary.
-    """
+    """Trains the models: the model or ensemble, options of its search, translations, a summary."""
     models, summaries = zip(
-        *(train(*member, texts, subwords, options) for member in members(options)), strict=True
+        *(train(*member, texts, subwords, options) for member in types.members(options)),
+        strict=True,
     )
     search = {"max_length": summaries[0]["max_length"], "beam_width": options.beam}
     model, found, judged = judge(models, summaries, subwords, texts["test"], search, options)
     summary = {
         "attention": options.attention + " with input feeding" * options.input_feeding,
-        "command": command_line("translation"),
-        "keras": keras.__version__,
-        "tensorflow": tf.__version__,
         "parameters": sum(x.count_params() for x in models),
         **summaries[0],
         **judged,
@@ -108,9 +175,9 @@ def train_all(texts, subwords, options):
 
 
 def main(argv=None):
-    options = parse(argv, __doc__)
+    options = parse(argv)
     shards = ["grain", "array_record"] if options.shards else []
-    check_extras("tensorflow_text", "sentencepiece", "sacrebleu", "matplotlib", *shards)
+    types.check_extras("tensorflow_text", "sentencepiece", "sacrebleu", "matplotlib", *shards)
     texts = load_data(options)
     if options.shards:
         texts["train"] = Shards(options.shards)
@@ -119,20 +186,20 @@ def main(argv=None):
     kind = "bpe" if options.valid else "char"
     subwords = [learn_subwords(side, options.vocabulary, kind) for side in sample]
     model, search, translations, summary = train_all(texts, subwords, options)
-    if options.valid:
-        summary["BLEU"] = bleu_report(texts["test"][0], translations, texts["test"][1])
-    elif options.attention != "none":
+    if not options.valid and options.attention != "none":
         changes = {"attention": "none", "ensemble": 1, "backward": 0}
         without = argparse.Namespace(**{**vars(options), **changes})
-        summary["exact_without_attention"] = train_all(texts, subwords, without)[-1]["exact"]
+        summary["without_attention"] = train_all(texts, subwords, without)[-1]["score"]
     write_text(options.output / "translations.txt", "\n".join(translations) + "\n")
-    write_text(options.output / "summary.json", json.dumps(summary, indent=1) + "\n")
+    write_json(options.output / "summary.json", summary)
+    figures, seeds = dict(summary), [seed for seed, _ in types.members(options)]
+    if not options.valid:
+        scores = {"right, %": "score", "right without attention, %": "without_attention"}
+        figures |= {name: summary[x] for name, x in scores.items() if x in summary}
+    write_record(options.record, figures, seeds=seeds)
     report(summary, texts["test"], translations)
-    shares = {"right, %": "exact", "right without attention, %": "exact_without_attention"}
-    percent = {name: 100 * summary[x] for name, x in shares.items() if x in summary}
-    write_record(options.record, {**summary, **percent}, seeds=[x for x, _ in members(options)])
     save(model, subwords, texts["test"][0][:4], search, options)
 
 
 if __name__ == "__main__":
-    run(main)
+    types.run(main)

@@ -6,7 +6,6 @@ import itertools
 import tensorflow as tf
 
 from examples.common import dates
-from examples.common.arguments import silently
 from examples.common.files import NUL, refuse
 
 PAD, UNKNOWN, START, END = range(4)
@@ -25,10 +24,7 @@ def load_data(options):
 
 
 def read_pairs(paths, keep_empty=False):
-    """Yields the pairs of lines of two text files, whose line n is a translation of line n.
-
-    Without `keep_empty`, pairs with an empty line are left out.
-    """
+    """Yields the pairs of lines of two text files, whose line n is a translation of line n."""
     kept = left_out = 0
     for pair in itertools.zip_longest(*map(_read_lines, paths)):
         if None in pair:
@@ -67,15 +63,7 @@ def learn_subwords(lines, size, kind):
     """Learns a SentencePiece model and returns its bytes; `kind` is "char" or "bpe"."""
     import sentencepiece
 
-    model = io.BytesIO()
-    lines = list(lines)
-    # Every character, a space before the first word, and four tokens without a text.
-    needed = len(set(" ").union(*lines)) + 4
-    if size < needed:
-        raise SystemExit(
-            f"--vocabulary must be at least {needed}, one for every character of these texts; "
-            f"received {size}"
-        )
+    model, lines = io.BytesIO(), list(lines)
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines),
         model_writer=model,
@@ -100,10 +88,9 @@ def make_tokenizers(subwords):
     """Makes the tokenizers of source and target from their two SentencePiece models."""
     import tensorflow_text
 
-    # In a SavedModel two tokenizers without names of their own would share one vocabulary. Each
-    # logs that it normalises nothing, and has no option for the level of its log.
+    # In a SavedModel two tokenizers without names of their own would share one vocabulary.
     return [
-        silently(tensorflow_text.SentencepieceTokenizer, model, add_eos=True, name=name)
+        tensorflow_text.SentencepieceTokenizer(model, add_eos=True, name=name)
         for model, name in zip(subwords, ("source", "target"), strict=True)
     ]
 
@@ -119,12 +106,12 @@ def encode(tokenizers, texts, backward=False):
     return list(zip(sources, targets, strict=True))
 
 
-def drop_long(pairs, limit):
+def drop_long(pairs, limit, quiet=False):
     """Leaves out pairs of more than `limit` tokens, to limit memory and time."""
     kept = [pair for pair in pairs if max(map(len, pair)) <= limit]
     if not kept:
         raise SystemExit(f"no training pair has at most {limit} tokens: raise --max-tokens")
-    if len(kept) < len(pairs):
+    if len(kept) < len(pairs) and not quiet:
         n = len(pairs) - len(kept)
         print(f"{n:,} of {len(pairs):,} training pairs have more than {limit} tokens: left out")
     return kept

@@ -7,24 +7,14 @@ from examples.translation.data import END, PAD, START
 from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
-    DecoderStack,
     LuongAttention,
     RecurrentEncoder,
     Seq2Seq,
 )
 from keras_attention.seq2seq import Readout
 
-ATTENTIONS = (
-    "bahdanau",
-    "luong-dot",
-    "luong-general",
-    "luong-concat",
-    "luong-local-m",
-    "luong-local-p",
-    "stack",
-    "none",
-)
-STACKED = 2  # recurrent layers of `stack`
+ATTENTIONS = ("bahdanau", "luong-dot", "luong-general", "luong-concat", "none")
+ATTENTIONS += ("luong-local-m", "luong-local-p")
 
 
 @keras.saving.register_keras_serializable(package="keras_attention_examples")
@@ -59,9 +49,6 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
 def make_decoder(attention, units, window, feeding):
     """Makes the decoder for a name in `ATTENTIONS`."""
-    if attention == "stack":
-        rnns = [layers.GRU(units, return_sequences=True) for _ in range(STACKED)]
-        return DecoderStack(rnns, BahdanauAttention(units))
     cell, kind = layers.GRUCell(units), attention.removeprefix("luong-")
     if kind == "none":
         # The output is that of the cell alone. The attention has no weights, and nothing reads it.
@@ -84,22 +71,14 @@ def build_model(sizes, options):
     rnn = layers.GRU(units // 2, return_sequences=True, return_state=True, use_cudnn=False)
     read = RecurrentEncoder(words, layers.Bidirectional(rnn), PAD, dropout)
     memory, [state], mask = read(source)
-    count = STACKED if options.attention == "stack" else 1
-    states = layers.Dense(count * units, activation="tanh", name="initial_state")(state)
-    states = ops.split(states, count, axis=-1)
+    state = layers.Dense(units, activation="tanh", name="initial_state")(state)
+    spread = normal(stddev=embedding**-0.5)
     model = Seq2Seq(
-        keras.Model(source, [layers.Dropout(dropout)(memory), states, mask], name="encoder"),
+        keras.Model(source, [layers.Dropout(dropout)(memory), state, mask], name="encoder"),
         make_decoder(options.attention, units, options.window, options.input_feeding),
-        DroppedEmbedding(
-            target_size,
-            embedding,
-            embeddings_initializer=normal(stddev=embedding**-0.5),
-            dropout=dropout,
-        ),
+        DroppedEmbedding(target_size, embedding, embeddings_initializer=spread, dropout=dropout),
         Readout(embedding, dropout=dropout),
-        START,
-        END,
-        PAD,
+        *(START, END, PAD),
     )
     model((source, keras.Input((None,), dtype="int32")))  # makes the weights
     return model

@@ -21,7 +21,7 @@ def gallery(monkeypatch):
 def test_every_script_has_its_place(gallery):
     places = {name: gallery.order(f"{name}.py") for name in SCRIPTS}
     assert sorted(places.values()) == list(range(len(SCRIPTS)))
-    assert places["translate_dates"] == 0
+    assert places["calculator"] == 0
 
 
 def test_a_figure_is_saved_once_with_and_without_pyplot(gallery, tmp_path):

@@ -1,6 +1,5 @@
 """Texts that no task reads, and folders that belong to one run at a time."""
 
-import argparse
 import contextlib
 import importlib
 import subprocess
@@ -10,7 +9,7 @@ import keras
 import pytest
 
 from examples.common import files
-from tests import ROOT
+from tests import ROOT, Killed
 
 HOLD = """
 import pathlib, sys
@@ -49,20 +48,18 @@ def test_a_folder_belongs_to_one_run_until_it_is_killed(tmp_path):
 
 COMMANDS = {
     "bags": [],
-    "documents": ["--documents", "50"],
-    "pronunciation": [],
+    "documents": [],
     "question_answering": [],
     "speech": ["listen"],
-    "stories": ["--task", "1", "--questions", "20"],
+    "stories": ["--task", "1"],
     "translation": [],
-    "tuning": [],
 }
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_second_run_is_refused_before_it_trains(name, tmp_path):
-    pytest.importorskip("tensorflow_text", reason="most tasks need it")
-    pytest.importorskip("keras_tuner" if name == "tuning" else "sklearn")
+    pytest.importorskip("tensorflow_text", reason="the translation needs it")
+    pytest.importorskip("sklearn")
     if name == "speech" and keras.backend.backend() != "tensorflow":
         pytest.skip("speech runs on TensorFlow only")
     folder = tmp_path / "run" / ("listen" if name == "speech" else "")
@@ -72,16 +69,37 @@ def test_a_second_run_is_refused_before_it_trains(name, tmp_path):
     assert [path.name for path in folder.iterdir()] == [".lock"]
 
 
-def test_a_second_distributed_run_is_refused(tmp_path):
-    from examples.distribution import training
-
-    options = argparse.Namespace(output=tmp_path, steps=1, batch=2, units=3)
-    with held(tmp_path), pytest.raises(SystemExit, match=REFUSED):
-        training.train(options)
-    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+FULL = r"file.txt cannot be written: disk full\. Earlier results are unchanged"
 
 
-def test_utf_16_without_a_byte_order_mark_is_refused(tmp_path):
-    (tmp_path / "a.tsv").write_bytes("a\tb\n".encode("utf-16-le"))
-    with pytest.raises(SystemExit, match=r"a.tsv: holds a NUL.*convert it: iconv -f utf-16"):
-        files.read_text(tmp_path / "a.tsv")
+@pytest.mark.parametrize(
+    ("error", "raised", "message"),
+    [(Killed(), Killed, None), (OSError("disk full"), SystemExit, FULL)],
+)
+def test_a_file_is_replaced_only_when_the_new_one_is_complete(error, raised, message, tmp_path):
+    path = tmp_path / "file.txt"
+    files.write_text(path, "old")
+
+    def write():
+        with files.whole_file(path) as temporary:
+            temporary.write_text("half")
+            raise error
+
+    with pytest.raises(raised, match=message):
+        write()
+    assert path.read_text() == "old"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_results_are_found_again_and_belong_to_their_settings(tmp_path):
+    results = files.Results(tmp_path / "results.json", {"seed": 1, "sizes": (2, 3)})
+    results.add({"task": 1, "error": 0.5})
+    again = files.Results(tmp_path / "results.json", {"seed": 1, "sizes": (2, 3)})
+    assert again.find(task=1) == {"task": 1, "error": 0.5}
+    assert again.find(task=2) is None
+    with pytest.raises(SystemExit, match=r"sizes: \[2, 3\] then, \[2, 4\] now"):
+        files.Results(tmp_path / "results.json", {"seed": 1, "sizes": (2, 4)})
+    for content in ("[", "{}"):
+        (tmp_path / "results.json").write_text(content)
+        with pytest.raises(SystemExit, match=r"results.json: cannot be used .* Delete"):
+            files.Results(tmp_path / "results.json", {"seed": 1, "sizes": (2, 3)})

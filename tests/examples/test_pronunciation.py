@@ -1,51 +1,20 @@
-"""Pronunciation: the invented spelling, the files, the ids, and the official evaluation."""
+"""Pronunciation: files, ids, both directions, and the official evaluation."""
 
 import json
-import re
 import types
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from examples.pronunciation import __main__ as command
-from examples.pronunciation import data, evaluation, export, language
-from examples.pronunciation.model import Pronouncer, build_model
-from keras_attention.search import SearchResult
-
-RULES = """
-shathengo ʃ a θ e ŋ o; taimouree t e m u r iː; taxi t a k s i; taxe t a k s; te t e
-knab n a p; aknog a k n o k; ghurhov ɡ u r o f; tassa t a s a; taime t e m
-tame t aː m; tabe t aː b; tante t a n t; cacice k a s iː s; gage ɡ aː dʒ; sasas s a z a s
-"""
-
-
-@pytest.mark.parametrize("example", re.split("[;\n]", RULES.strip()))
-def test_words_are_pronounced_by_the_rules(example):
-    word, *phones = example.split()
-    assert language.pronounce(word) == phones
-
-
-def test_the_sets_of_invented_words_are_disjoint_and_repeatable():
-    sets = language.make_sets([50, 20, 30], seed=3)
-    assert [len(pairs) for pairs in sets] == [50, 20, 30]
-    assert len({word for pairs in sets for word, _ in pairs}) == 100
-    assert sets == language.make_sets([50, 20, 30], seed=3)
-    assert sets != language.make_sets([50, 20, 30], seed=4)
-
-
-PAIRS = [("ça", ["s", "a"]), ("deux mots", ["d", "ø", "m", "o"])]
+from examples.pronunciation import data, evaluation
+from examples.pronunciation.model import build_model
 
 
 def write(folder, text, name="fre_train.tsv"):
     folder.mkdir(exist_ok=True)
     (folder / name).write_bytes(text.encode())
     return folder / name
-
-
-@pytest.mark.parametrize("change", [str, lambda s: "\ufeff" + s.replace("\n", "\r\n\n")])
-def test_a_file_is_read(tmp_path, change):
-    assert data.read(write(tmp_path, change("ça\ts a\ndeux mots\td ø m o\n"))) == PAIRS
 
 
 @pytest.mark.parametrize(
@@ -66,68 +35,10 @@ def test_a_wrong_file_is_refused(tmp_path, text, message):
 def test_the_files_of_a_language_are_found_in_folders(tmp_path):
     for split in data.SPLITS:
         write(tmp_path / "medium", f"{split}\ta\n", f"fre_{split}.tsv")
-    found = data.load(tmp_path, "fre", seed=1)
+    found = data.load(tmp_path, "fre")
     assert found == {split: [(split, ["a"])] for split in data.SPLITS}
     with pytest.raises(SystemExit, match=r"expected one file dut_train\.tsv, found 0.* there: fre"):
-        data.load(tmp_path, "dut", seed=1)
-
-
-def test_symbols_become_ids_and_back():
-    phones = data.Symbols([["b", "a"], ["a"], ["a", "b", "tʃ"]])
-    assert phones.names[data.END + 1 :] == ["a", "b", "tʃ"]
-    [ids] = data.encode_phones(phones, [["tʃ", "a", "new"]])
-    assert ids == [6, 4, data.UNKNOWN, data.END]
-    assert phones.decode([6, 4, 5, data.END, 4]) == ["tʃ", "a", "b"]
-    assert phones.decode([6, 4]) == ["tʃ", "a"]
-    letters = data.Symbols(["ab"])
-    assert data.encode_words(letters, ["ba"]) == [[data.START, 5, 4, data.END]]
-
-
-def test_accents_are_letters_of_their_own():
-    together, apart = "\N{LATIN SMALL LETTER E WITH ACUTE}", "e\N{COMBINING ACUTE ACCENT}"
-    letters, _ = data.find_symbols([(together, ["e"])])
-    composed, decomposed = data.encode_words(letters, [together, apart])
-    assert composed == decomposed == [data.START, 4, 5, data.END]
-    [grave] = data.encode_words(letters, ["\N{LATIN SMALL LETTER E WITH GRAVE}"])
-    assert grave == [data.START, 4, data.UNKNOWN, data.END]  # the e is known
-
-
-def test_the_exported_tokenizer_gives_the_ids_of_training(tmp_path):
-    pytest.importorskip("tensorflow_text")
-    two_marks = "a\N{COMBINING ACUTE ACCENT}\N{COMBINING DOT BELOW}"  # NFD swaps them
-    words = ["été", "e\N{COMBINING ACUTE ACCENT}t", "がぷ", "한국", two_marks, "\ufb01", "tx"]
-    letters, _ = data.find_symbols([(word, []) for word in words[:-1]])
-    parts = {}
-    model = types.SimpleNamespace(export_generate=lambda path, **given: parts.update(given))
-    pronouncer = Pronouncer([(model, False)], letters, data.Symbols(["v"]), beam=3, longest=4)
-    export.export(pronouncer, tmp_path)
-    found = parts["tokenize"](tf.constant(words)).numpy()
-    for row, expected in zip(found, data.encode_words(letters, words), strict=True):
-        assert list(row[row != data.PAD]) == expected
-
-
-def test_the_picture_shows_each_mark_on_a_circle(tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
-    drawn = {}
-    monkeypatch.setattr(export, "save_figure", lambda path, figure: drawn.update(figure=figure))
-    export.draw_alignment("né", ["n", "e"], np.full((4, 8), 0.2), tmp_path / "x.png")
-    labels = [label.get_text() for label in drawn["figure"].axes[0].get_xticklabels()]
-    assert labels == ["⊢", "n", "e", "◌\N{COMBINING ACUTE ACCENT}", "⊣"]
-
-
-def test_a_script_without_a_font_gives_one_sentence(tmp_path, monkeypatch):
-    """No warning: pytest makes an error of it."""
-    pytest.importorskip("matplotlib")
-    draw = export.draw_alignment
-    assert draw("né", ["n", "e"], np.full((4, 8), 0.2), tmp_path / "x.png") == set()
-    signs = "\U00014400\U00014401"  # Anatolian hieroglyphs
-    boxed = draw(signs, ["n", "e"], np.full((4, 8), 0.2), tmp_path / "x.png")
-    assert boxed == set(signs)
-    text = export.missing_font(boxed)
-    assert f"matplotlib finds no font with {signs[0]} {signs[1]} (anatolian): install" in text
-    assert "fonts-noto-core" in text
-    assert "fonts-noto-cjk" in export.missing_font({"\N{HIRAGANA LETTER KA}", "\u3099"})
-    assert "\n" not in text
+        data.load(tmp_path, "dut")
 
 
 def build(attention, dropout=0.0, backward=False):
@@ -146,16 +57,6 @@ def test_a_backward_model_reads_the_last_letter_first():
     assert np.abs(np.array(back((word, phones))) - ahead((word, phones))).max() > 1e-3
 
 
-def test_phones_of_a_backward_model_are_in_reading_order():
-    tokens = np.array([[4, 5, 6, data.END], [7, data.END, data.END, data.END]])
-    found = SearchResult(tokens, np.array([4, 2]), np.zeros(2), None, np.zeros((2, 4)))
-    model = types.SimpleNamespace(generate=lambda ids, **options: found)
-    letters, phones = data.Symbols(["ab"]), data.Symbols(["v", "w", "x", "y"])
-    for backward, expected in ((False, ["v", "w", "x"]), (True, ["x", "w", "v"])):
-        pronouncer = Pronouncer([(model, backward)], letters, phones, beam=3, longest=4)
-        assert pronouncer(["ab", "b"]) == [expected, ["y"]]
-
-
 def test_a_word_is_right_or_wrong():
     found = [["a", "b"], ["ab"], ["a"], []]
     right = [("a", "b"), ("a", "b"), ("a", "a"), ("a",)]
@@ -166,53 +67,21 @@ def test_a_word_is_right_or_wrong():
         evaluation.score(found, right[:3])
 
 
-def test_the_recipe_depends_on_the_number_of_words():
-    def recipe(words, *options):
-        return command.choose(command.parse([*options]), words)
-
-    files = ["--data", "x", "--language", "fre"]
-    large, small = recipe(8_000, *files), recipe(800, *files)
-    assert (large.units, large.dropout, large.steps) == (128, 0.3, 20 * 250)
-    assert (small.units, small.dropout, small.steps) == (128, 0.5, 2_000)
-    assert recipe(800, *files, "--dropout", "0", "--steps", "7").steps == 7
-    assert recipe(4_000).steps == 1_000
-
-
-SMALL = ["--units", "5", "--steps", "6", "--beam", "2", "--dropout", "0.3"]
-
-
-@pytest.fixture
-def words(monkeypatch):
-    """Few words, and epochs of two steps."""
-    monkeypatch.setattr(data, "INVENTED", (90, 7, 7))
+@pytest.mark.slow
+def test_the_whole_command(tmp_path, monkeypatch, capsys):
+    """Two models of both directions, too small to learn anything, write everything."""
     monkeypatch.setattr(command, "EPOCH", 2)
-
-
-def test_the_summary_counts_the_parameters_of_all_models(words, tmp_path, monkeypatch):
-    model = types.SimpleNamespace(count_params=lambda: 5)
-    monkeypatch.setattr(command, "train", lambda *_: (model, 1.0))
-    monkeypatch.setattr(command, "judge", lambda *_: ([], {}))
-    for name in ("Pronouncer", "report", "save"):
-        monkeypatch.setattr(command, name, lambda *_: None)
-    command.main(["--ensemble", "2", "--output", str(tmp_path)])
-    summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    assert summary["parameters"] == 10
-
-
-@pytest.mark.parametrize(
-    "count",
-    [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.exhaustive)],
-)
-def test_the_whole_command(count, words, tmp_path, capsys):
-    """A model that is too small to learn anything, or two of both directions, write everything."""
-    ensemble = ["--ensemble", "2", "--backward", "1"] if count == 2 else []
-    command.main([*SMALL, "--output", str(tmp_path), *ensemble])
-    assert "The reloaded SavedModel agrees" in capsys.readouterr().out
-    summary = json.loads((tmp_path / "summary.json").read_text(encoding="utf-8"))
-    directions = ["left to right", "right to left"]
-    assert [model["direction"] for model in summary["models"]] == directions[:count]
-    lines = (tmp_path / "test.tsv").read_text(encoding="utf-8").splitlines()
-    pairs = [line.split("\t") for line in lines]
-    wrong = sum(phones.split() != language.pronounce(word) for word, phones in pairs)
-    assert 100 * wrong / len(pairs) == pytest.approx(summary["test"]["word_error_rate"])
-    assert (tmp_path / "alignment-4.png").stat().st_size > 1000
+    rng = np.random.default_rng(1)
+    for split, count in (("train", 90), ("dev", 7), ("test", 7)):
+        words = {"".join(rng.choice([*"abcde"], rng.integers(2, 6))) for _ in range(count)}
+        write(tmp_path, "".join(f"{x}\t{' '.join(x)}\n" for x in words), f"fre_{split}.tsv")
+    output = tmp_path / "output"
+    options = "--units 5 --steps 6 --beam 2 --dropout 0.3 --ensemble 2 --backward 1 --language fre"
+    command.main([*options.split(), "--data", str(tmp_path), "--output", str(output)])
+    assert "difference after reloading" in capsys.readouterr().out
+    summary = json.loads((output / "summary.json").read_text(encoding="utf-8"))
+    assert [x["direction"] for x in summary["models"]] == ["left to right", "right to left"]
+    lines = (output / "test.tsv").read_text(encoding="utf-8").splitlines()
+    wrong = sum(word != phones.replace(" ", "") for word, phones in (x.split("\t") for x in lines))
+    assert 100 * wrong / len(lines) == pytest.approx(summary["test"]["word_error_rate"])
+    assert (output / "alignment-4.png").stat().st_size > 1000

@@ -1,34 +1,135 @@
-"""Question answering: text, model, training, errors and resuming."""
+"""Question answering: SQuAD files, generated passages, ids, the model, scores, and runs."""
 
-import gc
+import collections
 import json
-import os
-import subprocess
-import sys
 
-import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from examples.common import text
 from examples.question_answering import __main__ as command
 from examples.question_answering import data as questions
-from examples.question_answering import evaluation, passages
+from examples.question_answering import evaluation, passages, squad
 from examples.question_answering import model as bidaf
 from examples.question_answering.squad import Example
-from tests import Killed
-from tests.examples.test_squad import document, entry, write
 
-pytest.importorskip("tensorflow_text", reason="tokens with byte offsets come from it")
+PASSAGE = "In 1843 Zoë Grünwald — “the owl” — built a mill."
 
 
-def make_vocabulary(examples):
-    return questions.learn_vocabulary([text for e in examples for text in e[1:3]], 1000)
+def entry(name="q", question="Who built a mill?", answers=(("Zoë Grünwald", 8),)):
+    answers = [{"text": text, "answer_start": start} for text, start in answers]
+    return {"id": name, "question": question, "answers": answers}
 
 
-def make_questions(examples, limits=None):
-    return questions.Questions(examples, make_vocabulary(examples), limits)
+def document(*entries, passage=PASSAGE):
+    return {"data": [{"title": "t", "paragraphs": [{"context": passage, "qas": list(entries)}]}]}
+
+
+def write(path, content):
+    path.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+    return str(path)
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_good_file_is_read_with_offsets_in_characters(tmp_path, training):
+    content = document(
+        entry("one", answers=[("Zoë Grünwald", 8), ("Grünwald", 12)]),
+        entry("two", "What did she build?", [("a mill", PASSAGE.index("a mill"))]),
+    )
+    content["data"] += document(entry("three", answers=[("Zoë", 0)]), passage="Zoë")["data"]
+    path = tmp_path / "good.json"
+    # A byte-order mark changes nothing.
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(content).encode("ascii"))
+    assert squad.read(path, training) == (
+        [
+            ("one", PASSAGE, "Who built a mill?", ("Zoë Grünwald", "Grünwald"), 8),
+            ("two", PASSAGE, "What did she build?", ("a mill",), 41),
+            ("three", "Zoë", "Who built a mill?", ("Zoë",), 0),
+        ],
+        collections.Counter(),
+    )
+
+
+def changed(value, *place):
+    """A good file with one part replaced."""
+    content = document(entry("first"), entry("second"))
+    *parents, last = place
+    part = content
+    for key in parents:
+        part = part[key]
+    part[last] = value
+    return content
+
+
+PARAGRAPH = ("data", 0, "paragraphs", 0)
+QUESTION = (*PARAGRAPH, "qas", 1)
+ANSWER = (*QUESTION, "answers", 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "list indices must be integers"),
+        ({}, "KeyError: 'data'"),
+        (changed(7, "data", 0), "'int' object is not subscriptable"),
+        (changed(1.5, *PARAGRAPH, "context"), "found ('first', 1.5, "),
+        (changed("\ud800", *QUESTION, "question"), "surrogates not allowed"),
+        (changed("mill", *ANSWER), "string indices must be integers"),
+        *((changed(n, *ANSWER, "answer_start"), f"Grünwald', {n!r})") for n in ("8", True, -1)),
+        (changed("first", *QUESTION, "id"), "two questions have the id 'first'"),
+        ({"data": []}, "no question of it can be used: it holds none"),
+        ('{"data": [', "JSONDecodeError"),
+        ("[" * 100_000, "RecursionError"),
+        (None, "No such file"),
+    ],
+)
+def test_json_that_is_not_squad_is_refused(tmp_path, content, message):
+    path = tmp_path / "bad.json"
+    if content is not None:
+        path.write_text(content if isinstance(content, str) else json.dumps(content))
+    with pytest.raises(SystemExit) as error:
+        squad.read(path, training=True)
+    assert str(error.value).startswith(f"{path}: ")
+    assert str(error.value).endswith("Nothing was written.")
+    assert message in str(error.value)
+
+
+def test_bad_data_is_refused_before_anything_is_written(tmp_path):
+    def refused(*more):
+        output = tmp_path / "output"
+        with pytest.raises(SystemExit) as error:
+            command.main(["--data", str(tmp_path), "--output", str(output), *more])
+        assert not output.exists()
+        return str(error.value)
+
+    train, dev = (tmp_path / name for name in questions.FILES)
+    assert "train-v1.1.json: No such file" in refused()
+    good = document(entry("a", "What is it?", [("red", 6)]), passage="It is red.")
+    write(train, good)
+    assert "dev-v1.1.json" in refused()
+    write(dev, good)
+    message = refused("--max-passage", "2")
+    assert "0 questions to train on; left out: 1 with passage of more than 2 tokens" in message
+
+
+# --- generated passages --------------------------------------------------------------------------
+
+
+def test_answers_stand_once_where_they_are_said_to():
+    generated = passages.make_sets([2000], seed=3)[0]
+    for example in generated:
+        (answer,) = example.answers
+        assert example.passage.count(answer) == 1
+        assert example.passage[example.start :].startswith(answer)
+        words = set(evaluation.normalize(example.question).split())
+        assert not words & set(evaluation.normalize(answer).split())
+        assert 50 <= len(example.passage.split()) <= 80
+    assert len({(example.passage, example.question) for example in generated}) == 2000
+
+
+# --- ids -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -36,47 +137,24 @@ def examples():
     return passages.make_sets([40], seed=5)[0]
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    """Makes models that Keras traces in no time, and batches of one shape."""
-
-    def per_word(units, name):
-        dense = keras.layers.Dense(2 * units, activation="tanh", name=name)
-        return lambda x, mask: dense(x)
-
-    monkeypatch.setattr(bidaf, "bilstm", per_word)
-    monkeypatch.setattr(questions, "MULTIPLE", 128)
-
-
-# --- text ----------------------------------------------------------------------------------------
-
-
-def test_tokens_and_their_bytes():
-    texts = ("“Don't” – 北京, naïve  U.S.\u00a010th\0.", "", " \n\v")
-    found, starts, ends = text.tokenize(list(texts))
-    words = [token.decode() for token in found[0].numpy()]
-    assert words == [
-        *("“", "Don", "'", "t", "”", "–", "北京", ",", "naïve", "U", ".", "S", ".", "10th", "."),
-    ]
-    for word, start, end in zip(words, starts[0].numpy(), ends[0].numpy(), strict=True):
-        assert texts[0].encode()[start:end].decode() == word
-    assert found.row_lengths().numpy().tolist() == [15, 0, 0]
+def make_questions(examples, limits=None):
+    vocabulary = questions.Vocabulary([text for e in examples for text in e[1:3]], 1000)
+    return questions.Questions(examples, vocabulary, limits)
 
 
 def test_vocabulary():
-    learned = questions.learn_vocabulary(["The cat, the É cat ran é .", "The ."], 4)
-    tokens = tf.ragged.constant([["THE", "É", "ran"], ["dog", "the", "zz", "a" * 100]])
-    ids, characters = (x.flat_values.numpy() for x in learned(tokens))
+    learned = questions.Vocabulary(["The cat, the É cat ran é .", "The ."], 4)
+    tokens = "THE", "É", "ran", "dog", "the", "zz", "a" * 100
+    ids, *letters = np.array([learned.row(token) for token in tokens]).T
     assert ids[0] == ids[4] == 1
-    assert 1 <= ids[1] <= 4
-    # Unknown words stay distinct, and all ids are below the reported size.
-    assert ids[2] > 4
-    assert len({*ids[[2, 3, 5]]}) > 1
+    assert 1 <= ids[1] <= 4 < min(ids[[2, 3, 5]])
+    assert len({*ids[[2, 3, 5]]}) > 1  # unknown words stay distinct
     assert ids.max() < learned.sizes[0] == 5 + questions.UNKNOWN_WORDS
-    assert characters.shape == (7, questions.WORD_LENGTH)
-    assert characters[0, 1] != characters[4, 1]  # H and h
-    assert characters[5, 0] == characters[5, 1] == learned.sizes[1] - 1  # never seen
-    assert not characters[5, 2:].any()
+    letters = np.array(letters).T
+    assert letters.shape == (7, questions.WORD_LENGTH)
+    assert letters[0, 1] != letters[4, 1]  # H and h
+    assert letters[5, 0] == letters[5, 1] == learned.sizes[1] - 1  # never seen
+    assert not letters[5, 2:].any()
 
 
 def test_a_span_is_cut_out_of_the_original_text(examples):
@@ -85,52 +163,6 @@ def test_a_span_is_cut_out_of_the_original_text(examples):
     assert not data.left_out.total()
     found = [data.cut(n, *span) for n, span in enumerate(data.spans)]
     assert found == [*(e.answers[0] for e in examples), "1950s"]
-    assert [e for e in examples if not e.passage[: e.start].isascii()]
-
-
-def test_what_cannot_be_learned_from_is_counted():
-    def example(name, passage="It is red.", question="What is it?", gold="red"):
-        return Example(name, passage, question, (gold,), passage.index(gold))
-
-    bad = [
-        example("long", passage="very " * 9 + "red"),
-        example("asks", question="what " * 9),
-        example("mute", question="\u00a0"),
-        example("void", passage="It is \u00a0.", gold="\u00a0"),
-    ]
-    data = make_questions([bad[0], example("good"), *bad[1:]], (8, 8))
-    assert data.kept.tolist() == [1]
-    assert data.cut(1, *data.spans[1]) == "red"
-    assert data.left_out == {
-        "passage of more than 8 tokens": 1,
-        "question of more than 8 tokens": 1,
-        "question without a word": 1,
-        "answer without a word": 1,
-    }
-    assert make_questions(bad, (8, 8)).ordered(4) is None  # a validation without questions
-
-
-def test_nothing_is_left_out_of_a_test_set():
-    empty = [Example("a", "", "What?", ("x",), 0), Example("b", "Some text.", "", ("x",), 0)]
-    data = make_questions([*empty, Example("c", "word " * 900, "What?", ("x",), 0)])
-    assert data.kept.tolist() == [0, 1, 2]
-    words, characters, asked, _ = data.inputs(np.arange(3))
-    assert words.shape[1] >= 900
-    assert characters.shape == (*words.shape, questions.WORD_LENGTH)
-    assert not words[0].any()
-    assert not asked[1].any()
-    assert data.cut(0, 0, 0) == ""
-
-
-def test_batches_of_one_size_leave_out_the_rest_by_chance(examples):
-    data = make_questions(examples[:23], (400, 50))
-    batches = data.batches(5, seed=1, steps=4)
-    passes = [np.array(batches.split(np.random.default_rng(n))) for n in range(20)]
-    assert {rows.shape for rows in passes} == {(4, 5)}
-    assert {len(set(rows.ravel())) for rows in passes} == {20}
-    assert set(np.ravel(passes)) == set(range(23))
-    *inputs, answers = keras.tree.flatten(batches.dataset().element_spec)
-    assert {x.shape[0] for x in (*inputs, answers)} == {5}
 
 
 # --- model ---------------------------------------------------------------------------------------
@@ -139,9 +171,9 @@ def test_batches_of_one_size_leave_out_the_rest_by_chance(examples):
 @pytest.mark.slow
 @pytest.mark.parametrize("flow", ["both", "none"])
 def test_the_model_is_that_of_the_paper(flow, examples):
-    """Calling the layers one by one gives the same logits. They have the sizes of the paper."""
+    """Calling the layers one by one gives the same logits."""
     data = make_questions(examples[:3])
-    model, _ = bidaf.build_model((2000, 200), 4, flow, 0.2, 20)
+    model, _ = bidaf.build_model((2000, 200), 4, flow, 0.2)
     for n, weight in enumerate(model.trainable_weights):
         weight.assign(0.3 * np.random.default_rng(n).normal(size=weight.shape))
     inputs = data.inputs(np.arange(3))
@@ -170,12 +202,6 @@ def test_the_model_is_that_of_the_paper(flow, examples):
         expected = (np.concatenate([g, hidden], axis=-1) @ kernel)[..., 0] + bias
         np.testing.assert_allclose(logits[name][masks[0]], expected[masks[0]], atol=1e-4)
         assert (logits[name][~masks[0]] == bidaf.NOWHERE).all()
-    if flow == "both":
-        d = 4
-        embeddings = 2000 * d + 200 * 8 + (5 * 8 * d + d)
-        highway = 4 * (2 * d * 2 * d + 2 * d)
-        bilstms = sum(2 * 4 * d * (width * d + d + 1) for width in (2, 8, 2, 2))
-        assert model.count_params() == embeddings + highway + 6 * d + bilstms + 2 * (10 * d + 1)
 
 
 @pytest.mark.parametrize("limit", [1, 3, 50])
@@ -183,202 +209,57 @@ def test_span_search_finds_the_most_probable_span(limit):
     rng = np.random.default_rng(limit)
     start, end = rng.normal(size=(2, 7, 11))
     start[:, 8:] = end[:, 8:] = bidaf.NOWHERE
-    first, last, probability = (np.array(x) for x in bidaf.SpanSearch(limit)(start, end))
+    first, last = evaluation.find_spans(start, end, limit)
     for n in range(len(start)):
         p1, p2 = (np.exp(x[n]) / np.exp(x[n]).sum() for x in (start, end))
         spans = [(k, m) for k in range(11) for m in range(k, min(k + limit, 11))]
         best = max(spans, key=lambda span: p1[span[0]] * p2[span[1]])
         assert (first[n], last[n]) == best
-        np.testing.assert_allclose(probability[n], p1[best[0]] * p2[best[1]], rtol=1e-5)
 
 
+# --- scores and runs -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prediction", "answers", "exact", "f1"),
+    [
+        ("the Mill.", ["mill"], True, 1),
+        ("old stone mill", ["windmill", "mill", "stone mill"], False, 4 / 5),
+        ("ring ring ring", ["ring a ring"], False, 4 / 5),
+        ("mill", [""], False, 0),
+        ("The", ["?!"], True, 0),
+    ],
+)
+def test_scores_of_an_answer(prediction, answers, exact, f1):
+    assert evaluation.exact_match(prediction, answers) is exact
+    assert evaluation.f1(prediction, answers) == pytest.approx(f1, abs=1e-12)
+    example = Example("q", "p", "q", answers, 0)
+    missing = example._replace(id="other")
+    found = evaluation.score({"q": prediction}, [example, missing])
+    assert found == {"exact_match": 50 * exact, "f1": pytest.approx(50 * f1), "questions": 2}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("flow", bidaf.FLOWS)
-def test_what_a_flow_returns(flow, quick):
-    model, answerer = bidaf.build_model((9, 7), 4, flow, 0.2, 20)
-    directions = {"context_to_query", "query_to_context"}
-    expected = {"both": directions, "none": set(), "context-to-query": {"context_to_query"}}
-    assert set(answerer.output) & directions == expected.get(flow, directions)
-    output = model.get_layer("average" if flow == "none" else "flow").output
-    merged = {"both": 4, "query-to-context": 4}.get(flow, 3)
-    assert (output if flow == "none" else output[0]).shape[-1] == merged * 8
-
-
-@pytest.mark.slow
-def test_strings_in_answers_out(examples, quick):
-    known = make_vocabulary(examples)
-    _, answerer = bidaf.build_model(known.sizes, 4, "both", 0.0, 3)
-    serve = tf.function(evaluation.make_serve(answerer, known), autograph=False)
-    texts = [examples[0].passage, "", "北京 – naïve Zoë", " "]
-    asked = [examples[0].question, "Who?", "", ""]
-    found = {k: v.numpy() for k, v in serve(tf.constant(texts), tf.constant(asked)).items()}
-    for n, passage in enumerate(texts):
-        cut = passage.encode()[found["start_byte"][n] : found["end_byte"][n]]
-        assert cut == found["answer"][n]
-        cut.decode()
-    assert found["answer"][1] == found["answer"][3] == b""
-    assert found["answer"][0]
-    assert found["answer"][2]
-    assert serve(tf.constant([], "string"), tf.constant([], "string"))["answer"].shape == (0,)
-    alone = serve(tf.constant(texts[1:2]), tf.constant(asked[1:2]))
-    assert alone["answer"].numpy().tolist() == [b""]
-    data = questions.Questions(examples[:1], known)
-    direct = answerer.predict_on_batch(data.inputs(np.array([0])))
-    assert data.cut(0, direct["start"][0], direct["end"][0]).encode() == found["answer"][0]
-    np.testing.assert_allclose(found["probability"][0], direct["probability"][0], rtol=1e-4)
-    sums = found["context_to_query"][0, : data.lengths[0, 1]].sum(axis=1)
-    np.testing.assert_allclose(sums, 1, atol=1e-5)
-    np.testing.assert_allclose(found["query_to_context"].sum(axis=1), [1, 0, 0, 0], atol=1e-5)
-
-
-# --- training ------------------------------------------------------------------------------------
-
-
-def run_small(output, patch, examples, at=None):
-    """Trains for six steps and saves after every second one; dies after `at` steps of this run.
-
-    Returns what was learned and answered, without times, and the weights of the answering model.
-    """
-    saved, steps = [], []
-
-    class Killing(keras.callbacks.SwapEMAWeights):
-        def on_train_batch_end(self, batch, logs=None):
-            steps.append(batch)
-            if len(steps) == at:
-                raise Killed
-
-    patch.setattr(keras.callbacks, "SwapEMAWeights", Killing)
-    patch.setattr(command, "load_data", lambda arguments: (examples[:32], examples[32:]))
-    patch.setattr(command, "save", lambda answerer, *_: saved.extend(answerer.get_weights()))
-    sizes = ["--units", "3", "--batch-size", "8", "--steps", "6", "--save-every", "2"]
-    command.main(["--data", "x", *sizes, "--output", str(output)])
-    folder = output / "both"
-    summary = json.loads((folder / "summary.json").read_text())
-    for timed in ("seconds_a_step", "answer_seconds"):
-        del summary[timed]
-    return (summary, (folder / "predictions.json").read_text()), saved, len(steps)
-
-
-# `CSVLogger` does not close its file where `fit` ends with an error.
-@pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
-@pytest.mark.slow
-def test_a_killed_run_ends_with_the_same_averaged_weights(tmp_path, examples, quick, monkeypatch):
-    whole, weights, steps = run_small(tmp_path / "whole", monkeypatch, examples)
-    assert steps == whole[0]["steps"] == 6
-    with pytest.raises(Killed):
-        run_small(tmp_path / "parts", monkeypatch, examples, at=3)
-    gc.collect()
-    again, same, steps = run_small(tmp_path / "parts", monkeypatch, examples)
-    assert steps == 4
-    finished, still, steps = run_small(tmp_path / "parts", monkeypatch, examples)
-    assert steps == 0
-    assert whole == again == finished
-    for x, y, z in zip(weights, same, still, strict=True):
-        np.testing.assert_array_equal(x, y)
-        np.testing.assert_array_equal(x, z)
-
-
-# --- command line --------------------------------------------------------------------------------
-
-
-def squad_file(path, start=6):
-    question = entry("a", "What is it?", [("red", start)])
-    write(path, document(question, passage="It is red."))
-
-
-def refused(tmp_path, *more):
-    output = tmp_path / "output"
-    with pytest.raises(SystemExit) as error:
-        command.main(["--data", str(tmp_path), "--output", str(output), *more])
-    assert not output.exists()
-    return str(error.value)
-
-
-def test_bad_data_is_refused_before_anything_is_written(tmp_path):
-    assert "train-v1.1.json: No such file" in refused(tmp_path)
-    train, dev = (tmp_path / name for name in questions.FILES)
-    train.write_text('{"data": [{"title": "x"}]}', encoding="utf-8")
-    assert "paragraphs" in refused(tmp_path)
-    squad_file(train)
-    assert "dev-v1.1.json" in refused(tmp_path)
-    squad_file(dev)
-    squad_file(train, start=5)
-    assert "no question of it can be used: 1 with answer not at its offset" in refused(tmp_path)
-    squad_file(train)
-    message = refused(tmp_path, "--max-passage", "2")
-    assert "0 questions to train on; left out: 1 with passage of more than 2 tokens" in message
-
-
-def run_example(output, *more, **options):
-    started = [sys.executable, "-m", "examples.question_answering", "--output", str(output), *more]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "encoding": "utf-8"}
-    run = subprocess.run(started, **pipes, **options, check=False)
-    assert run.returncode == 0, run.stdout
-    return run.stdout
-
-
-@pytest.mark.exhaustive
-def test_the_command_without_options_learns_and_serves(tmp_path):
-    printed = run_example(tmp_path)
-    assert "difference after reloading " in printed
-    assert "The reloaded SavedModel agrees: answer and probability equal" in printed
-    folder = tmp_path / "both"
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    assert summary["exact_match"] >= 95 > summary["without_attention"]["exact_match"]
-    assert summary["questions"] == 1000
-    predictions = json.loads((folder / "predictions.json").read_text(encoding="utf-8"))
-    assert {e.id for e in passages.make_sets((8000, 1000), seed=1)[1]} == set(predictions)
-    assert (folder / "attention.png").read_bytes().startswith(b"\x89PNG")
-
-
-def write_questions(folder, size):
-    """Writes generated questions as the two files of the official format."""
+def test_the_whole_command(flow, tmp_path, capsys):
+    """On data with an empty passage and an empty question."""
     for seed, name in enumerate(questions.FILES):
         documents = [
             document(entry(e.id, e.question, [(e.answers[0], e.start)]), passage=e.passage)
-            for e in passages.make_sets([size], seed)[0]
+            for e in passages.make_sets([6], seed)[0]
         ]
         documents.append(document(entry("x", "", [("y", 0)]), passage=""))
-        write(folder / name, {"data": [part for x in documents for part in x["data"]]})
-
-
-@pytest.mark.slow
-def test_files_without_attention(tmp_path, quick, capsys):
-    """Runs the whole command on data with an empty passage and an empty question."""
-    write_questions(tmp_path, 6)
+        write(tmp_path / name, {"data": [part for x in documents for part in x["data"]]})
     output = tmp_path / "output"
-    arguments = ["--data", str(tmp_path), "--output", str(output), "--flow", "none"]
+    arguments = ["--data", str(tmp_path), "--output", str(output), "--flow", flow]
     arguments += ["--units", "3", "--steps", "3", "--batch-size", "4"]
-    folder = output / "none"
-    folder.mkdir(parents=True)
-    (folder / "attention.png").write_text("of an earlier run")
     command.main(arguments)
-    printed = capsys.readouterr().out
-    assert "left out: 1 with passage empty" in printed
-    assert "val_loss" in printed
+    folder = output / flow
+    assert "left out: 1 with passage empty" in capsys.readouterr().out
     predictions = json.loads((folder / "predictions.json").read_text(encoding="utf-8"))
     assert len(predictions) == json.loads((folder / "summary.json").read_text())["questions"] == 7
     assert predictions["x"] == ""
-    assert not (folder / "attention.png").exists()
+    drawn = flow in ("both", "context-to-query")
+    assert (folder / "attention.png").exists() is drawn
     with pytest.raises(SystemExit, match="other settings \\(learning_rate"):
         command.main([*arguments, "--learning-rate", "0.1"])
-    train = tmp_path / questions.FILES[0]
-    train.write_text(train.read_text(encoding="utf-8").replace("?", " now?"), encoding="utf-8")
-    with pytest.raises(SystemExit, match="other settings \\(training data"):
-        command.main(arguments)
-
-
-@pytest.mark.exhaustive
-def test_a_run_of_another_backend_is_finished(tmp_path):
-    """JAX trains for two epochs and shows the progress; TensorFlow exports."""
-    pytest.importorskip("jax", reason="JAX is not installed")
-    write_questions(tmp_path, 60)
-    more = ["--data", str(tmp_path), "--units", "4", "--steps", "4", "--batch-size", "20"]
-    printed = []
-    for backend in ("jax", "tensorflow"):
-        environment = {**os.environ, "KERAS_BACKEND": backend, "JAX_PLATFORMS": "cpu"}
-        more = [*more, "--save-every", "2"]
-        printed.append(run_example(tmp_path / "output", *more, env=environment))
-    assert "Epoch 2/2" in printed[0]
-    assert "The SavedModel needs the TensorFlow backend" in printed[0]
-    assert "Resuming after epoch 2" in printed[1]
-    assert "The reloaded SavedModel agrees" in printed[1]

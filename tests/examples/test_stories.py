@@ -1,18 +1,18 @@
-"""The stories: their files, the generated ones, their ids, and noise."""
+"""Stories: their files, the generated ones, their ids, noise, training, and runs."""
 
 import collections
-import itertools
+import json
 import re
+import subprocess
+import sys
 
+import keras
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from examples.stories import __main__ as command
 from examples.stories import data, generator, reading
 from examples.stories.reading import Question
-
-pytest.importorskip("tensorflow_text", reason="tokens come from it")
 
 FILE = """1 Ann went out.
 2 Bob stayed, of course.
@@ -46,11 +46,6 @@ def test_a_file_is_read(tmp_path, change):
     assert reading.read(write(tmp_path, change(FILE))) == QUESTIONS
 
 
-def test_a_question_may_come_before_any_sentence(tmp_path):
-    path = write(tmp_path, "1 Who?\tnobody\n2 It rains.\n3 Does it?\tyes\t2\n")
-    assert [q.story for q in reading.read(path)] == [(), ("It rains.",)]
-
-
 @pytest.mark.parametrize(
     ("lines", "line", "fragment"),
     [
@@ -73,11 +68,6 @@ def test_a_bad_line_is_named(tmp_path, lines, line, fragment):
     assert message.startswith(f"{path}, line {line}: ")
     assert fragment in message
     assert message.endswith("Nothing was written.")
-
-
-def test_a_file_without_questions_is_refused(tmp_path):
-    with pytest.raises(SystemExit, match="holds no question"):
-        reading.read(write(tmp_path, "1 Ann went out.\n"))
 
 
 def test_folders_that_cannot_be_used(tmp_path):
@@ -153,11 +143,6 @@ def test_generated_questions_have_their_answers(facts):
     assert max(len(q.story) for q in questions) <= 50
 
 
-def test_generated_questions_are_those_of_their_seed():
-    assert generator.make(20, 2, seed=1) == generator.make(20, 2, seed=1)
-    assert generator.make(20, 2, seed=1) != generator.make(20, 2, seed=2)
-
-
 # --- ids -----------------------------------------------------------------------------------------
 
 
@@ -183,96 +168,75 @@ def test_encoded_is_the_text():
     assert np.array_equal(encoded.inputs(memory=2)[0], story[:, -2:])
 
 
-def test_what_the_model_cannot_know_is_told(capsys):
-    encoder = data.Encoder(QUESTIONS)
-    asked = [
-        Question(("Ann ran out.", "Ann ran out."), "Where is Zoe?", "Out", ()),
-        Question((), "Who?", "zoe", ()),
-    ]
-    encoded = encoder.encode(asked)
-    encoder.tell("task 7", encoded, memory=1)
-    assert capsys.readouterr().out.strip().split("; ") == [
-        "task 7, 2 questions",
-        "words that were not seen in training: 3",
-        "answers outside the vocabulary: 1",
-        "empty stories: 1",
-        "sentences that fall out of the memory, the oldest of their stories: 1",
-    ]
-    assert encoded.answers.tolist() == [encoder.listed.index("out") + 1, -1]
-    story, _ = encoded.inputs(memory=5)
-    assert words_of(encoder, story[0, -1]) == "ann ? out"
-    assert not story[1].any()
-    encoder.tell("task 7", encoder.encode(QUESTIONS), memory=50)
-    assert not capsys.readouterr().out
+# --- training and runs ---------------------------------------------------------------------------
+
+# Such a model is trained in a second.
+SMALL = ["--epochs", "4", "--units", "7"]
 
 
-def test_a_line_of_two_sentences_is_two():
-    asked = [Question(("It is. It was.",), "Is it? So?", "no", ())]
-    encoder = data.Encoder(asked)
-    story, question = encoder.encode(asked).inputs(memory=9)
-    assert [words_of(encoder, sentence) for sentence in story[0]] == ["it is", "it was"]
-    assert words_of(encoder, question[0]) == "is it so"
+# --- runs ----------------------------------------------------------------------------------------
 
 
-def test_a_model_of_several_tasks_has_the_last_tenth_of_each_for_validation():
-    found = {n: (f"task {n}", generator.make(20 * n, n), generator.make(5, n)) for n in (1, 2)}
-    task = data.Task("joint", found, memory=50, noise=0.1)
-    assert (len(task.train.answers), len(task.valid.answers)) == (18 + 36, 2 + 4)
-    texts = [q.text for n in (1, 2) for q in found[n][1][18 * n :]]
-    assert [words_of(task.encoder, ids) for ids in task.valid.questions] == [
-        text[:-1].lower() for text in texts
-    ]
-    assert {n: len(test.answers) for n, test in task.test.items()} == {"1": 5, "2": 5}
-    longest = max(len(q.story) for _, train, _ in found.values() for q in train)
-    assert task.sizes[2] == longest + np.ceil(longest / 10)
-    assert data.Task("joint", found, memory=3, noise=0.1).sizes[2] == 3
+@pytest.fixture(scope="module")
+def data_path(tmp_path_factory):
+    """Two tasks as files: generated stories in the official format."""
+    folder = tmp_path_factory.mktemp("data")
+    for number in (1, 2):
+        for kind, seed in (("train", 1), ("test", 2)):
+            lines = []
+            for question in generator.make(60, number, seed):
+                lines += [f"{n} {sentence}" for n, sentence in enumerate(question.story, 1)]
+                facts = " ".join(str(n + 1) for n in question.facts)
+                lines.append(
+                    f"{len(question.story) + 1} {question.text}\t{question.answer}\t{facts}"
+                )
+            path = folder / f"qa{number}_made-up-{number}_{kind}.txt"
+            path.write_text("\n".join(lines) + "\n")
+    return folder
 
 
-def test_every_epoch_has_every_question_in_an_order_of_its_own():
-    task = data.Task("1", {1: ("a", generator.make(40, 1), generator.make(5, 1))}, 50, 0.1)
-    dataset = task.batches(9, 0.1, [1, 2])
-    assert dataset.options().autotune.enabled is False  # see `UNTUNED`
-    batches = dataset.as_numpy_iterator()
-    epochs = [[next(batches) for _ in range(4)] for _ in range(2)]
-    first, second = (np.concatenate([y for _, y in epoch]).tolist() for epoch in epochs)
-    assert sorted(first) == sorted(second) == sorted(task.train.answers)
-    assert first != second
-    (story, question), _ = epochs[0][0]
-    assert (story.shape[:2], question.shape[0]) == ((9, task.sizes[2]), 9)
+@pytest.fixture(scope="module")
+def whole_run(data_path, tmp_path_factory):
+    """The output folder of a run on files with two processes, and what the run printed."""
+    output = tmp_path_factory.mktemp("run") / "output"
+    more = ["--repeats", "2", "--hops", "2", "1", "--jobs", "2", *SMALL]
+    given = ["--data", str(data_path), "--output", str(output), *more]
+    command = [sys.executable, "-m", "examples.stories", *given]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return output, run.stdout
 
 
-# --- noise ---------------------------------------------------------------------------------------
+@pytest.mark.slow
+def test_what_a_run_prints_and_writes(whole_run):
+    output, printed = whole_run
+    assert "models to train: 8 of 8" in printed
+    assert printed.count("training error") == 8 + 2
+    entries = json.loads((output / "results.json").read_text())
+    assert len(entries) == len([*(output / "weights").iterdir()]) == 8
+    tables = re.findall(r"^ +(\d) made up \d +([\d.]+) +[\d.]+ ± [\d.]+$", printed, re.M)
+    assert len(tables) == 4
+    for (task, error), hops in zip(tables, "2211", strict=True):
+        found = [x for x in entries if x["model"].startswith(f"{task}-hops-{hops}-")]
+        best = min(found, key=lambda x: (x["train_error"], x["train_loss"]))
+        assert float(error) == pytest.approx(best["test_errors"][task], abs=0.051)
+    for task in ("task-1", "task-2"):
+        assert {x.name for x in (output / task).iterdir()} == {"model.keras", "hops.png"}
+    model = keras.saving.load_model(output / "task-2" / "model.keras")
+    found = model([np.ones((1, 4, 3), "int32"), np.ones((1, 2), "int32")])
+    assert found["hop_weights"].shape == (1, 2, 4)
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    st.lists(st.integers(0, 30), min_size=1, max_size=20), st.floats(0.01, 0.9), st.integers(0, 99)
-)
-def test_noise_inserts_empty_sentences(lengths, noise, seed):
-    width = max(max(lengths), 1)
-    table = np.zeros((len(lengths), width), "int32")
-    for row, length in zip(table, lengths, strict=True):
-        row[width - length :] = np.arange(length) + 1
-    noisy = data.noisy(table, noise, np.random.default_rng(seed))
-    for row, length in zip(noisy, lengths, strict=True):
-        assert row[row > 0].tolist() == list(range(1, length + 1))
-        first = np.argmax(row > 0) if length else len(row)
-        assert (row[first:] == 0).sum() <= np.ceil(noise * length)
-        assert not length or row[-1] == length
+# --- command line --------------------------------------------------------------------------------
 
 
-def test_each_amount_and_place_of_noise_is_as_likely():
-    table = np.tile(np.arange(1, 6, dtype="int32"), (20_000, 1))
-    noisy = data.noisy(table, 0.4, np.random.default_rng(3))
-    assert noisy.shape[1] == 7
-    places = collections.Counter(tuple(np.flatnonzero(row == 0)) for row in noisy)
-    # Two of seven places are empty. Without noise these are the first two; with one empty sentence
-    # the first and one of the next five; with two any of the first six.
-    expected = collections.Counter({(0, 1): 1 / 3})
-    for place in range(1, 6):
-        expected[0, place] += 1 / 5 / 3
-    for pair in itertools.combinations(range(6), 2):
-        expected[pair] += 1 / 15 / 3
-    assert set(places) == set(expected)
-    for pair, share in expected.items():
-        assert places[pair] / len(noisy) == pytest.approx(share, abs=0.012)
+def test_tasks_that_cannot_be_used(data_path, tmp_path):
+    output = tmp_path / "x"
+    given = ["--data", str(data_path), "--output", str(output)]
+    with pytest.raises(SystemExit, match=r"--task 1 7: .* has the tasks 1, 2\."):
+        command.main([*given, "--task", "1", "7"])
+    for kind in ("train", "test"):
+        text = "1 Ann is home.\n2 Where is Ann?\thome\t1\n"
+        (tmp_path / f"qa1_a_{kind}.txt").write_text(text)
+    with pytest.raises(SystemExit, match="task 1: 1 questions to train on, fewer than 20"):
+        command.main(["--data", str(tmp_path), "--output", str(output)])
+    assert not output.exists()

@@ -1,1 +1,0 @@
-"""Training on several devices: one script for each way."""

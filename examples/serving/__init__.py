@@ -1,1 +1,0 @@
-"""A server for the SavedModels of the tasks: `python -m examples.serving`."""

@@ -1,1 +1,0 @@
-"""Search for the best attention: `python -m examples.tuning`."""
