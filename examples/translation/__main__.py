@@ -195,7 +195,7 @@ def main(argv=None):
     figures, seeds = dict(summary), [seed for seed, _ in types.members(options)]
     if not options.valid:
         scores = {"right, %": "score", "right without attention, %": "without_attention"}
-        figures |= {name: summary[x] for name, x in scores.items() if x in summary}
+        figures |= {name: 100 * summary[x] for name, x in scores.items() if x in summary}
     write_record(options.record, figures, seeds=seeds)
     report(summary, texts["test"], translations)
     save(model, subwords, texts["test"][0][:4], search, options)
