@@ -176,7 +176,7 @@ def main():
         for (file, name), calls in functions_in(PROGRAMS[arguments.functions]()).most_common():
             print(f"{calls:5d} {file}: {name}")
         return
-    from measure import print_table
+    from harness import print_table
 
     rows = []
     for name, make in PROGRAMS.items():
