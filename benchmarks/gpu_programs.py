@@ -49,7 +49,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import jax
 import keras
 import ours
-from cases import CASES, COUNTED, FORWARD, GRADIENTS
+from cases import CASES, COUNTED, FORWARD, GRADIENTS, bts
 from harness import print_table
 from jax.experimental import topologies
 from steps import build, pure
@@ -109,16 +109,11 @@ class Line(NamedTuple):
     text: str
 
 
-def topology():
-    return topologies.get_topology_desc("h100", "cuda", target_config=H100, topology="1x1x1")
-
-
 def compiled(function, *arguments):
     """The program of a function for an H100; the arguments only give shapes and dtypes."""
-    sharding = jax.sharding.SingleDeviceSharding(topology().devices[0])
-    specs = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), arguments
-    )
+    topology = topologies.get_topology_desc("h100", "cuda", target_config=H100, topology="1x1x1")
+    options = {"sharding": jax.sharding.SingleDeviceSharding(topology.devices[0])}
+    specs = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, **options), arguments)
     return jax.jit(function).lower(*specs).compile()
 
 
@@ -201,9 +196,8 @@ def kernel(line, lines, inner):
         taken = whole
         if n < len(parameters):
             users = [x for x in inner if parameters[n].name in x.operands]
-            if users and all(
-                x.kind in TAKES and x.operands[0] == parameters[n].name for x in users
-            ):
+            first = [x.kind in TAKES and x.operands[0] == parameters[n].name for x in users]
+            if users and all(first):
                 taken = sum(size(x.shapes[0]) for x in users)
         moved += min(whole, taken)
     # A loop updates its buffers in place: only the slice is written.
@@ -286,9 +280,7 @@ def print_sizes():
         of_case = CASES[next(x for x in COUNTED if x.startswith(name))]
         for batch, steps in itertools.product((1, 32, 256), (20, 128, 1024)):
             label = f"{name}, {batch} x {steps:,} x {steps:,}, U {units}"
-            CASES[label] = of_case._replace(
-                sizes={**of_case.sizes, "batch": batch, "steps": steps, "units": units}
-            )
+            CASES[label] = of_case._replace(sizes=of_case.sizes | bts(batch, steps, units))
             pair = both(label, GRADIENTS)
             kernels = ", ".join(f"{x.kernels:,}" for x in pair)
             rows.append([label, kernels, f"{pair[0].seconds / pair[1].seconds:.2f}"])

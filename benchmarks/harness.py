@@ -16,6 +16,7 @@ memory is the compiler's own figure, of results and temporary arrays.
 
 import argparse
 import ctypes
+import functools
 import gc
 import json
 import os
@@ -60,27 +61,28 @@ OTHER = "other checkout"
 class Worker:
     """A process of one framework, which measures a case whenever it is asked."""
 
-    def __init__(self, framework, folder=ROOT, limit=600.0, settings=()):
-        self.framework, self.limit, self.process = framework, limit, None
+    def __init__(self, framework, folder, figure, limit):
+        self.framework, self.figure, self.limit, self.process = framework, figure, limit, None
         file = folder / "benchmarks" / "harness.py"
         # Checkouts before this file have a worker of the same protocol, but know no options.
         self.knows_options = file.exists()
         if not self.knows_options:
             file = folder / "benchmarks" / "sweep.py"
         self.command = [sys.executable, file, "--worker", framework]
-        variables = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(folder), **dict(settings)}
-        variables["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # PyTorch needs memory of a GPU too
+        # JAX would keep all memory of a GPU for itself.
+        self.environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_CPP_MIN_LOG_LEVEL": "3"}
+        self.environment |= os.environ | {"PYTHONPATH": str(folder)}
+        self.environment |= ALLOCATOR if figure == "memory" else {}
         if framework not in ALONE:
-            variables["KERAS_BACKEND"] = framework
-        self.environment = {**os.environ, **variables}
+            self.environment["KERAS_BACKEND"] = framework
 
-    def ask(self, case, mode, **options):
-        """A number, or None if the process ends or takes longer than the limit."""
+    def ask(self, case, mode, passes, peer):
+        """A figure, or None if the process ends or takes longer than the limit."""
         if self.process is None:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "encoding": "utf-8"}
             self.process = subprocess.Popen(self.command, env=self.environment, **pipes)
-        message = [case, mode, *([options] if self.knows_options else [])]
-        self.process.stdin.write(json.dumps(message) + "\n")
+        options = [self.figure, passes, peer] if self.knows_options else []
+        self.process.stdin.write(json.dumps([case, mode, *options]) + "\n")
         self.process.stdin.flush()
         timer = threading.Timer(self.limit, self.process.kill)
         timer.start()
@@ -88,9 +90,9 @@ class Worker:
         timer.cancel()
         if not answer:
             print(f"{self.framework}: no result of {case} ({mode})", file=sys.stderr)
-            self.close()
-            return None
-        return json.loads(answer)
+        if not answer or self.figure != "seconds":
+            self.close()  # others need a fresh process, in which nothing was compiled
+        return json.loads(answer) if answer else None
 
     def close(self):
         if self.process is not None:
@@ -101,13 +103,12 @@ class Worker:
 
 
 def work(framework):
-    """Answers each request on standard input with one number."""
+    """Answers each request on standard input with one figure."""
     answers, sys.stdout = sys.stdout, sys.stderr
     steps = Steps(framework)
     for line in sys.stdin:
-        case, mode, options = json.loads(line)
-        figure = getattr(steps, options.pop("figure"))
-        print(figure(case, mode, **options), file=answers, flush=True)
+        case, mode, figure, passes, peer = json.loads(line)
+        print(getattr(steps, figure)(case, mode, passes, peer), file=answers, flush=True)
 
 
 class Steps:
@@ -132,7 +133,7 @@ class Steps:
             self.steps[key] = step, runs
         return self.steps[key]
 
-    def seconds(self, case, mode, passes=None, peer=None):
+    def seconds(self, case, mode, passes, peer):
         """The time of one run."""
         step, runs = self.kept(case, mode, passes, peer)
         time.sleep(PAUSE)
@@ -140,14 +141,14 @@ class Steps:
             time_runs(step, 1)
         return time_runs(step, runs)
 
-    def first(self, case, mode, passes, peer=None):
+    def first(self, case, mode, passes, peer):
         """CPU seconds to trace, compile and run a case once. Other programs hardly change them."""
         built, start = self.build(case, peer), time.process_time()
         step = make_step(self.framework, built, mode, passes)
         step.wait(step.run())
         return time.process_time() - start
 
-    def memory(self, case, mode, passes, peer=None):
+    def memory(self, case, mode, passes, peer):
         """MiB of one run."""
         step = make_step(self.framework, self.build(case, peer), mode, passes)
         if step.memory is not None:
@@ -263,16 +264,17 @@ def run_all(arguments, names, figure="seconds", unit="ms", scale=1000.0):
     columns = {name: columns_of(CASES[name], arguments) for name in names}
     used = [x for x in COLUMNS if any(x in y for y in columns.values())]
     header = ["case", "beside", f"peer, {unit}", *(f"{x}, {unit} (ratio)" for x in used)]
-    workers, found, rows = Workers(arguments, figure), {}, []
+    workers, found, rows = {}, {}, []
     for name, passes, peer in all_rows(names, columns, arguments):
         label = name if len(CASES[name].passes) == 1 else f"{name}, {passes}"
-        requests = workers.requests(name, columns[name], passes, peer)
+        requests = requests_of((name, passes, peer), columns[name], figure, arguments, workers)
         medians = measure(requests, arguments.repeats if figure == "seconds" else 0)
         found[f"{label} | {peer}" if peer else label] = medians
         base = f"{scale * medians[peer]:.3g}" if peer in medians else ""
         rows.append([label, peer or "", base, *(cell(medians, x, peer, scale) for x in used)])
         print("  ".join(rows[-1]), file=sys.stderr, flush=True)
-    workers.close()
+    for worker in workers.values():
+        worker.close()
     report(arguments, header, rows, {figure: found})
     return found
 
@@ -296,6 +298,24 @@ def all_rows(names, columns, arguments):
                 yield name, passes, peer
 
 
+def requests_of(row, columns, figure, arguments, workers):
+    """Functions that ask for the figures of a row, by their names."""
+    name, passes, peer = row
+    runs = {peer: (*PLAIN[peer], ROOT, None)} if peer in PLAIN else {}
+    for column in columns:
+        runs[column] = *COLUMNS[column], ROOT, None
+        if peer == OTHER:
+            runs[f"{column}, {peer}"] = *COLUMNS[column], arguments.beside.resolve(), None
+        elif peer and peer not in PLAIN:
+            runs[f"{column}, {peer}"] = *COLUMNS[column], ROOT, peer
+
+    def ask(framework, mode, folder, peer):
+        new = Worker(framework, folder, figure, arguments.limit)
+        return workers.setdefault((framework, folder), new).ask(name, mode, passes, peer)
+
+    return {label: functools.partial(ask, *run) for label, run in runs.items()}
+
+
 def cell(medians, column, peer, scale):
     """Our figure, and its ratio to that of the peer."""
     if column not in medians:
@@ -303,45 +323,6 @@ def cell(medians, column, peer, scale):
     base = medians.get(peer, medians.get(f"{column}, {peer}"))
     ratio = f" ({medians[column] / base:.3g})" if base else ""
     return f"{scale * medians[column]:.3g}{ratio}"
-
-
-class Workers:
-    """The processes of a run, started when they are needed."""
-
-    def __init__(self, arguments, figure):
-        self.figure, self.limit, self.beside = figure, arguments.limit, arguments.beside
-        self.workers = {}
-
-    def worker(self, framework, folder):
-        settings = ALLOCATOR if self.figure == "memory" else {}
-        key = framework, folder
-        if key not in self.workers:
-            self.workers[key] = Worker(framework, folder, self.limit, settings)
-        return self.workers[key]
-
-    def requests(self, name, columns, passes, peer):
-        """The functions that ask for each figure of a row, by its name."""
-        runs = {}
-        if peer in PLAIN:
-            runs[peer] = PLAIN[peer], ROOT, {}
-        for column in columns:
-            runs[column] = COLUMNS[column], ROOT, {}
-            if peer == OTHER:
-                runs[f"{column}, {peer}"] = COLUMNS[column], self.beside.resolve(), {}
-            elif peer and peer not in PLAIN:
-                runs[f"{column}, {peer}"] = COLUMNS[column], ROOT, {"peer": peer}
-
-        def request(framework, mode, folder, options):
-            worker = self.worker(framework, folder)
-            if self.figure != "seconds":
-                worker.close()  # a fresh process, in which nothing was compiled
-            return worker.ask(name, mode, figure=self.figure, passes=passes, **options)
-
-        return {label: lambda run=run: request(*run[0], *run[1:]) for label, run in runs.items()}
-
-    def close(self):
-        for worker in self.workers.values():
-            worker.close()
 
 
 if __name__ == "__main__":

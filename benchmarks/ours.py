@@ -5,28 +5,7 @@ import numpy as np
 from keras import layers, ops
 from steps import SEED, Computation, Step, normal
 
-from keras_attention import (
-    AttentionPooling,
-    AttentionRNN,
-    BahdanauAttention,
-    BiDAFAttentionFlow,
-    CoverageAttention,
-    DecoderStack,
-    DynamicConvolutionAttention,
-    ForwardAttention,
-    GMMAttention,
-    HierarchicalAttention,
-    LocationSensitiveAttention,
-    LuongAttention,
-    MemoryHop,
-    MonotonicAttention,
-    MultiHead,
-    RecurrentEncoder,
-    Seq2Seq,
-    StepwiseMonotonicAttention,
-    beam_search,
-    greedy_search,
-)
+import keras_attention as ka
 from keras_attention.attention import Memory
 from keras_attention.ops import additive_score, compiling
 from keras_attention.seq2seq import BidirectionalEnsemble, Readout
@@ -62,12 +41,12 @@ def self_attention(batch, steps, units):
 
 
 def additive(batch, steps, units):
-    return built(BahdanauAttention(units), *[(batch, steps, units)] * 2)
+    return built(ka.BahdanauAttention(units), *[(batch, steps, units)] * 2)
 
 
 def additive_step(batch, steps, units):
     """One query. A decoder projects the keys once, before its loop."""
-    attention, value = BahdanauAttention(units), (batch, steps, units)
+    attention, value = ka.BahdanauAttention(units), (batch, steps, units)
     attention.build((batch, units), value)
 
     def function(query, key, value):
@@ -81,28 +60,28 @@ def additive_step(batch, steps, units):
 def luong(batch, steps, units, score="general", alignment="global", vector=False, **options):
     if alignment != "global":
         options["half_width"] = 10
-    attention = LuongAttention(score, alignment, units=units if vector else None, **options)
+    attention = ka.LuongAttention(score, alignment, units=units if vector else None, **options)
     return built(attention, *[(batch, steps, units)] * 2)
 
 
-def bidaf(batch, context, query, units, layer=BiDAFAttentionFlow):
+def bidaf(batch, context, query, units, layer=ka.BiDAFAttentionFlow):
     # As large as the states of an LSTM. Larger inputs give scores that show rounding errors.
     shapes = [(batch, steps, 2 * units) for steps in (context, query)]
     return built(layer(), *shapes, scale=0.3)
 
 
 def pooling(batch, steps, units):
-    return built(AttentionPooling(units), (batch, steps, units))
+    return built(ka.AttentionPooling(units), (batch, steps, units))
 
 
 def bag(batch, steps, features, units):
-    return built(AttentionPooling(units, gated=True), (batch, steps, features))
+    return built(ka.AttentionPooling(units, gated=True), (batch, steps, features))
 
 
 def hierarchical(batch, sentences, words, units, torch_gru=False):
     gru = TorchGRU if torch_gru else layers.GRU
     encoders = [gru(units, return_sequences=True) for _ in range(2)]
-    attention = HierarchicalAttention(units, None, *encoders)
+    attention = ka.HierarchicalAttention(units, None, *encoders)
     return built(attention, (batch, sentences, words, units))
 
 
@@ -120,25 +99,25 @@ class TorchGRU(layers.Layer):
 
 
 def memory_hop(batch, steps, units):
-    return built(MemoryHop(), (batch, units), (batch, steps, units))
+    return built(ka.MemoryHop(), (batch, units), (batch, steps, units))
 
 
 ATTENTIONS = {
-    "Bahdanau": BahdanauAttention,
-    "Luong": lambda units: LuongAttention(units=units),
-    "location-sensitive": LocationSensitiveAttention,
-    "coverage": CoverageAttention,
-    "monotonic": MonotonicAttention,
-    "monotonic, chunks of 4": lambda units: MonotonicAttention(units, chunk_size=4),
-    "stepwise": StepwiseMonotonicAttention,
-    "forward": ForwardAttention,
-    "forward, agent": lambda units: ForwardAttention(units, transition_agent=True),
-    "GMM V2b": GMMAttention,
-    "dynamic convolution": DynamicConvolutionAttention,
-    "4 heads": lambda units: MultiHead(BahdanauAttention(units // 4), 4),
-    "4 heads of all units": lambda units: MultiHead(BahdanauAttention(units), 4),
-    "4 location-sensitive heads": lambda units: MultiHead(
-        LocationSensitiveAttention(units // 4), 4
+    "Bahdanau": ka.BahdanauAttention,
+    "Luong": lambda units: ka.LuongAttention(units=units),
+    "location-sensitive": ka.LocationSensitiveAttention,
+    "coverage": ka.CoverageAttention,
+    "monotonic": ka.MonotonicAttention,
+    "monotonic, chunks of 4": lambda units: ka.MonotonicAttention(units, chunk_size=4),
+    "stepwise": ka.StepwiseMonotonicAttention,
+    "forward": ka.ForwardAttention,
+    "forward, agent": lambda units: ka.ForwardAttention(units, transition_agent=True),
+    "GMM V2b": ka.GMMAttention,
+    "dynamic convolution": ka.DynamicConvolutionAttention,
+    "4 heads": lambda units: ka.MultiHead(ka.BahdanauAttention(units // 4), 4),
+    "4 heads of all units": lambda units: ka.MultiHead(ka.BahdanauAttention(units), 4),
+    "4 location-sensitive heads": lambda units: ka.MultiHead(
+        ka.LocationSensitiveAttention(units // 4), 4
     ),
 }
 
@@ -154,7 +133,7 @@ def decoder(batch, steps, units, cell, layers, attention, length=None, attention
     name = attention.removesuffix(", fed")
     options = {"query": x["attends"]} if "attends" in x else {}
     options["input_feeding"] = feeding or name != attention
-    rnn = AttentionRNN(cells, ATTENTIONS[name](attention_units or units), **options)
+    rnn = ka.AttentionRNN(cells, ATTENTIONS[name](attention_units or units), **options)
     shapes = (batch, steps, units), (batch, length or steps, units)
     return built(rnn, *shapes, function=lambda x, m: rnn(x, m, training=training))
 
@@ -162,7 +141,7 @@ def decoder(batch, steps, units, cell, layers, attention, length=None, attention
 def stack(batch, steps, units, cell="LSTM", layers=4, cudnn=False):
     kind = getattr(keras.layers, cell)
     rnns = [kind(units, return_sequences=True, use_cudnn=cudnn) for _ in range(layers)]
-    rnn = DecoderStack(rnns, BahdanauAttention(units))
+    rnn = ka.DecoderStack(rnns, ka.BahdanauAttention(units))
     shapes = [(batch, steps, units)] * 2
     return built(rnn, *shapes, function=lambda x, m: rnn(x, m, training=True))
 
@@ -172,7 +151,7 @@ def translator(batch, steps, units, words):
     source, shifted = (keras.Input((None,), dtype="int32") for _ in range(2))
     encode = layers.GRU(units // 2, return_sequences=True, use_cudnn=False)
     memory = layers.Bidirectional(encode)(layers.Embedding(words, units)(source))
-    decoder = AttentionRNN(layers.GRUCell(units), BahdanauAttention(units))
+    decoder = ka.AttentionRNN(layers.GRUCell(units), ka.BahdanauAttention(units))
     outputs = decoder(layers.Embedding(words, units)(shifted), memory)
     model = keras.Model([source, shifted], layers.Dense(words)(outputs))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -189,7 +168,9 @@ def translator(batch, steps, units, words):
 def search(batch, steps, units, words, longest, beams, find=None):
     """A decoder of one GRU cell with additive attention. No hypothesis ends early."""
     embedding, head = layers.Embedding(words, units), layers.Dense(words)
-    decoder = AttentionRNN(layers.GRUCell(units), BahdanauAttention(units), output_mode="concat")
+    decoder = ka.AttentionRNN(
+        layers.GRUCell(units), ka.BahdanauAttention(units), output_mode="concat"
+    )
     shape, end = (batch, steps, 2 * units), words - 1
     embedding.build((None,))
     head.build((None, 3 * units))
@@ -209,8 +190,8 @@ def search(batch, steps, units, words, longest, beams, find=None):
             return find(*given, end, longest, beams)
         options = {"start_token": 1, "end_token": end, "max_length": longest}
         if beams > 1:
-            return beam_search(*given, beam_width=beams, **options).tokens
-        return greedy_search(*given, **options).tokens
+            return ka.beam_search(*given, beam_width=beams, **options).tokens
+        return ka.greedy_search(*given, **options).tokens
 
     weights = [*embedding.weights, *head.weights, *decoder.weights]
     return Computation(function, weights, [shape])
@@ -231,8 +212,8 @@ def language_search(batch, width, words, units, length):
             return *plain_jax.next_word(values, tokens, state), None
 
         if width == 1:
-            return tuple(greedy_search(step, hidden, **options))
-        return tuple(beam_search(step, hidden, beam_width=width, **options))
+            return tuple(ka.greedy_search(step, hidden, **options))
+        return tuple(ka.beam_search(step, hidden, beam_width=width, **options))
 
     return Computation(function, weights, plain.shapes)
 
@@ -240,9 +221,9 @@ def language_search(batch, width, words, units, length):
 def make_translator(words, units):
     """The translator of the results on Multi30k, with random weights."""
     rnn = layers.GRU(units // 2, return_sequences=True, return_state=True, use_cudnn=False)
-    model = Seq2Seq(
-        RecurrentEncoder(layers.Embedding(words, units), layers.Bidirectional(rnn)),
-        AttentionRNN(layers.GRUCell(units), LuongAttention("general", units=units)),
+    model = ka.Seq2Seq(
+        ka.RecurrentEncoder(layers.Embedding(words, units), layers.Bidirectional(rnn)),
+        ka.AttentionRNN(layers.GRUCell(units), ka.LuongAttention("general", units=units)),
         layers.ReversibleEmbedding(words, units),
         Readout(units),
         start_token=1,
@@ -316,8 +297,8 @@ def bare_search(model, sentences, mode, batch_size, longest, beams):
 def eager(call):
     """Calls of a small layer, one operation after the other."""
     query, value, mask = ops.ones((8, 5, 32)), ops.ones((8, 20, 32)), ops.ones((8, 20), "bool")
-    additive, dot = BahdanauAttention(32), LuongAttention("dot")
-    decoder = AttentionRNN(layers.GRUCell(64), BahdanauAttention(32))
+    additive, dot = ka.BahdanauAttention(32), ka.LuongAttention("dot")
+    decoder = ka.AttentionRNN(layers.GRUCell(64), ka.BahdanauAttention(32))
     decoder.build((None, None, 16), (None, None, 32))
     memory = decoder.prepare(value, mask)
     state, inputs = decoder.get_initial_state(memory), ops.ones((8, 16))

@@ -2,6 +2,7 @@
 
     python benchmarks/speed.py [--only NAME ...] [--columns NAME ...] [--output FILE]
     python benchmarks/speed.py --only translator --beside FOLDER
+    python benchmarks/speed.py --only search --peers keras-hub
     python benchmarks/speed.py --only seq2seq --first
     python benchmarks/speed.py --only gpu --columns JAX "on PyTorch"
     python benchmarks/speed.py --picture speed.png
@@ -9,9 +10,10 @@
 The cases, their groups, sizes and peers are in `cases.py`; groups for a GPU and of searches run
 only if they are named. The table has the median time of the peer, if that is plain PyTorch or plain
 JAX, and our median times with their ratios to the peer: in a TensorFlow graph, on TensorFlow with
-XLA, on JAX, and on PyTorch as the backend of Keras. Other peers run in the same column. "with
-gradients" is forward and backward, with gradients of all weights and inputs. `harness.py` says how
-it measures. All cases take an hour on two cores.
+XLA, on JAX, and on PyTorch as the backend of Keras. Other peers run in the same column: plain
+Keras, the samplers of keras-hub with our step, or another case. "with gradients" is forward and
+backward, with gradients of all weights and inputs. `harness.py` says how it measures. All cases
+take an hour on two cores.
 
 --beside: the peer is the package in another checkout of this repository, in the same column, with
     the cases as they are defined there. A case that it does not have stays empty.
@@ -77,9 +79,8 @@ def main():
     if arguments.first:
         run_all(arguments, ["seq2seq"], "first", "CPU s", 1.0)
     elif arguments.picture:
-        globals_ = [f"global, {x}, {n:,} steps" for x in ("general", "concat") for n in LENGTHS[:2]]
         arguments.columns = [x for x in COLUMNS if x in ("TF graph", "TF-XLA", "JAX")]
-        draw(run_all(arguments, [*BARS, "windows", *globals_]), arguments.picture)
+        draw(run_all(arguments, [*BARS, "windows"]), arguments.picture)
     else:
         run_all(arguments, SPEED)
 
