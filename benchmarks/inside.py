@@ -154,9 +154,9 @@ def of_the_source():
 
 def is_foreign(path, module):
     """Whether a file imports a private module that belongs to another folder."""
-    root, *folder, name = module.split(".")
-    is_private = root == "keras_attention" and name.startswith("_") and len(folder) > 0
-    return is_private and path.parent != ROOT.joinpath(*folder)
+    root, *folder = module.split(".")
+    is_private = root == "keras_attention" and folder[1:] and folder[-1].startswith("_")
+    return bool(is_private) and path.parent != ROOT.joinpath(*folder[:-1])
 
 
 def main():
