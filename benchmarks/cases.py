@@ -138,7 +138,7 @@ STACKS = {
 
 UNTRAINED = {
     f"{name}, without training=True": Case(
-        "decoder", {**DECODERS[name].sizes, "training": None}, (name,), columns=COMPILED
+        "decoder", {**DECODERS[name].sizes, "trains": False}, (name,), columns=COMPILED
     )
     for name in ("GRU, Bahdanau, 50 steps", "2LSTM, Luong, fed, 50 steps")
 }

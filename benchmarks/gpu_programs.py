@@ -254,7 +254,7 @@ def pulled(function):
 
 def program(computation, passes, on_keras=True):
     """A computation as a function of its weights and inputs, and their shapes."""
-    function, weights, shapes, _ = computation
+    function, weights, shapes, *_ = computation
     if on_keras:
         if passes == GRADIENTS and isinstance(function, keras.Layer):
             function = functools.partial(function, training=True)
@@ -374,18 +374,14 @@ class Nothing(LuongAttention):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=COUNTED, default=COUNTED, metavar="NAME")
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--sizes", action="store_true")
-    parser.add_argument("--bfloat16", action="store_true")
+    others = {"check": check_limits, "sizes": print_sizes, "bfloat16": print_conversions}
+    for name, run in others.items():
+        parser.add_argument(f"--{name}", dest="run", action="store_const", const=run)
     options = parser.parse_args()
     jax.config.update("jax_platforms", "cpu")
     backend._device = lambda: "gpu"  # what `execution_context` would find where there is a GPU
-    if options.check:
-        return check_limits()
-    if options.sizes:
-        return print_sizes()
-    if options.bfloat16:
-        return print_conversions()
+    if options.run:
+        return options.run()
     print(f"JAX {jax.__version__}, Keras {keras.__version__}; ours, plain")
     rows = []
     for name in options.only:

@@ -13,9 +13,9 @@ from keras_attention.seq2seq import BidirectionalEnsemble, Readout
 CALLS = 50  # of a small layer, in one step
 
 
-def built(layer, *shapes, function=None, scale=1.0):
+def built(layer, *shapes, **options):
     layer.build(*shapes)
-    return Computation(function or layer, layer.trainable_weights, shapes, scale)
+    return Computation(layer, layer.trainable_weights, shapes, **options)
 
 
 def score(batch, steps, units, compiling):
@@ -124,26 +124,24 @@ ATTENTIONS = {
 
 def decoder(batch, steps, units, cell, layers, attention, length=None, attention_units=None, **x):
     """Without attention, `keras.layers.RNN` on inputs as wide as inputs and context together."""
-    training, feeding = x.get("training", True), x.get("feeding", False)
+    trains, feeding = x.get("trains", True), x.get("feeding", False)
     kind = {"GRU": keras.layers.GRUCell, "LSTM": keras.layers.LSTMCell}[cell]
     cells = [kind(units) for _ in range(layers)] if layers > 1 else kind(units)
     if attention is None:
         rnn = keras.layers.RNN(cells, return_sequences=True)
-        return built(rnn, (batch, steps, 2 * units), function=lambda x: rnn(x, training=training))
+        return built(rnn, (batch, steps, 2 * units), trains=trains)
     name = attention.removesuffix(", fed")
     options = {"query": x["attends"]} if "attends" in x else {}
     options["input_feeding"] = feeding or name != attention
     rnn = ka.AttentionRNN(cells, ATTENTIONS[name](attention_units or units), **options)
-    shapes = (batch, steps, units), (batch, length or steps, units)
-    return built(rnn, *shapes, function=lambda x, m: rnn(x, m, training=training))
+    return built(rnn, (batch, steps, units), (batch, length or steps, units), trains=trains)
 
 
 def stack(batch, steps, units, cell="LSTM", layers=4, cudnn=False):
     kind = getattr(keras.layers, cell)
     rnns = [kind(units, return_sequences=True, use_cudnn=cudnn) for _ in range(layers)]
     rnn = ka.DecoderStack(rnns, ka.BahdanauAttention(units))
-    shapes = [(batch, steps, units)] * 2
-    return built(rnn, *shapes, function=lambda x, m: rnn(x, m, training=True))
+    return built(rnn, *[(batch, steps, units)] * 2, trains=True)
 
 
 def translator(batch, steps, units, words):

@@ -5,6 +5,7 @@ the case says so, gradients of all inputs and weights. Or it returns a function 
 `Step` itself, given the mode: "eager", "graph", "XLA" or "compiled".
 """
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ class Computation(NamedTuple):
     weights: list
     shapes: list  # of the inputs
     scale: float = 1.0  # of the inputs
+    trains: bool = False  # for gradients, call the function with training=True
 
 
 class Step(NamedTuple):
@@ -51,7 +53,9 @@ def make_step(framework, built, mode, passes):
     """The step of what `build` returned: "tensorflow", "jax", "torch", "PyTorch", "plain JAX"."""
     if not isinstance(built, Computation):
         return built(mode)
-    function, weights, shapes, scale = built
+    function, weights, shapes, scale, trains = built
+    if trains and passes == GRADIENTS:
+        function = functools.partial(function, training=True)
     if framework == "jax":
         function, weights = pure(function, weights)
     weights = [getattr(x, "value", x) for x in weights]
