@@ -9,9 +9,10 @@
 --bfloat16 lists the kernels of decoders in mixed precision that do nothing but change a dtype.
 --check asserts the `LIMITS`, and that two decoders convert nothing in their loops; prints nothing.
 
-JAX compiles each function for an H100, forward and with all gradients, in float32; of a search, one
-step counts. The table shows ours and plain JAX (`plain_jax.py`), and the ratio of their estimates.
-`count(function, *arguments)` returns a `Program`:
+The cases are `COUNTED` in `cases.py`. JAX compiles each for an H100, forward and with all
+gradients, in float32; of a search, one step counts. The table shows ours and plain JAX
+(`plain_jax.py`), and the ratio of their estimates. `count(function, *arguments)` returns a
+`Program`:
 
 - kernels: how many kernels the program launches (fusions, library calls, copies, sorts). A kernel
   in a loop counts once per iteration. A conditional counts as its more expensive branch.
@@ -21,8 +22,8 @@ step counts. The table shows ours and plain JAX (`plain_jax.py`), and the ratio 
 - seconds: an estimate, not a measurement. A kernel takes the largest of three times: 1.6 us, its
   bytes at 2.7 TB/s, and its arithmetic: products at 67 TFLOP/s (float32 without tensor cores), at
   990 TFLOP/s in half precision; other operations at 33 TFLOP/s, of which a tanh or a
-  sigmoid counts as 32, any other transcendental function as 16. `gpu.py` measures: these estimates
-  were often far off.
+  sigmoid counts as 32, any other transcendental function as 16. `speed.py` measures, on a GPU:
+  these estimates were often far off.
 
 Needs, in an environment of its own, where the plugins have the version of jax:
 
@@ -47,20 +48,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import jax
 import keras
-import plain_jax as plain
+import ours
+from cases import CASES, COUNTED, FORWARD, GRADIENTS, bts
+from harness import print_table
 from jax.experimental import topologies
-from measure import print_table
+from steps import build, pure
 
-from keras_attention import (
-    AttentionPooling,
-    AttentionRNN,
-    BahdanauAttention,
-    DecoderStack,
-    LocationSensitiveAttention,
-    LuongAttention,
-    beam_search,
-    greedy_search,
-)
+from keras_attention import BahdanauAttention, DecoderStack, LuongAttention
 from keras_attention.backend import jax as backend
 
 H100 = """
@@ -88,9 +82,11 @@ SLOW += ["exponential-minus-one", "log-plus-one", "divide", "atan2", "cbrt"]
 WORK = {**dict.fromkeys(SLOW, 16), "tanh": 32, "logistic": 32}
 PLAIN = {"broadcast", "reshape", "transpose", "slice", "dynamic-slice", "gather", "iota", "pad"}
 PLAIN |= {"concatenate", "copy", "convert", "reverse", "dynamic-update-slice"} | FREE
+STEP = "a step"
 TAKES = {"slice", "dynamic-slice", "gather"}
 ONE = re.compile(r"^\s*(ROOT )?%?([\w.-]+) = (.*)$")
 SHAPE = re.compile(r"\b([a-z]+\d*)\[([\d,]*)\]")
+BRANCH = re.compile(r"(?:true|false)_computation=(%[\w.-]+)")
 
 
 class Program(NamedTuple):
@@ -113,25 +109,16 @@ class Line(NamedTuple):
     text: str
 
 
-def topology():
-    return topologies.get_topology_desc("h100", "cuda", target_config=H100, topology="1x1x1")
-
-
 def compiled(function, *arguments):
     """The program of a function for an H100; the arguments only give shapes and dtypes."""
-    sharding = jax.sharding.SingleDeviceSharding(topology().devices[0])
-    specs = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), arguments
-    )
+    topology = topologies.get_topology_desc("h100", "cuda", target_config=H100, topology="1x1x1")
+    options = {"sharding": jax.sharding.SingleDeviceSharding(topology.devices[0])}
+    specs = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, **options), arguments)
     return jax.jit(function).lower(*specs).compile()
 
 
 def count(function, *arguments):
-    return figures(compiled(function, *arguments))
-
-
-def figures(program):
-    """What a compiled program of JAX does."""
+    program = compiled(function, *arguments)
     found = total(*read(program.as_text()))
     return found._replace(temporaries=program.memory_analysis().temp_size_in_bytes)
 
@@ -171,29 +158,32 @@ def line_of(name, text):
 
 def total(computations, name):
     """What one run of a computation does."""
-    found, lines = Program(), {line.name: line for line in computations[name]}
+    found = Program()
+    for times, *line in launches(computations, name):
+        found = found.plus(kernel(*line), times)
+    return found
+
+
+def launches(computations, name, times=1):
+    """For each kernel: how often it runs, its line, those beside it, and those of its fusion."""
+    lines = {line.name: line for line in computations[name]}
     for line in computations[name]:
         called = dict(re.findall(r"(body|condition|to_apply|calls)=%([\w.-]+)", line.text))
         if line.kind == "while":
             trips = re.search(r'known_trip_count":\{"n":"(\d+)', line.text)
-            times = int(trips[1]) if trips else 1
+            runs = times * int(trips[1]) if trips else times
             for part in ("body", "condition"):
-                found = found.plus(total(computations, called[part]), times)
+                yield from launches(computations, called[part], runs)
         elif line.kind == "conditional":
             names = re.search(r"branch_computations=\{([^}]*)\}", line.text)
-            branches = (
-                names[1]
-                if names
-                else " ".join(re.findall(r"(?:true|false)_computation=(%[\w.-]+)", line.text))
-            )
-            parts = [total(computations, x) for x in re.findall(r"%([\w.-]+)", branches)]
-            found = found.plus(max(parts, key=lambda x: x.seconds))
+            names = names[1] if names else " ".join(BRANCH.findall(line.text))
+            branches = re.findall(r"%([\w.-]+)", names)
+            longest = max(branches, key=lambda x: total(computations, x).seconds)
+            yield from launches(computations, longest, times)
         elif line.kind == "call" or (line.kind == "async-start" and "to_apply" in called):
-            found = found.plus(total(computations, called["to_apply"]))
+            yield from launches(computations, called["to_apply"], times)
         elif line.kind not in FREE:
-            inner = computations.get(called.get("calls"), [])
-            found = found.plus(kernel(line, lines, inner))
-    return found
+            yield times, line, lines, computations.get(called.get("calls"), [])
 
 
 def kernel(line, lines, inner):
@@ -206,9 +196,8 @@ def kernel(line, lines, inner):
         taken = whole
         if n < len(parameters):
             users = [x for x in inner if parameters[n].name in x.operands]
-            if users and all(
-                x.kind in TAKES and x.operands[0] == parameters[n].name for x in users
-            ):
+            first = [x.kind in TAKES and x.operands[0] == parameters[n].name for x in users]
+            if users and all(first):
                 taken = sum(size(x.shapes[0]) for x in users)
         moved += min(whole, taken)
     # A loop updates its buffers in place: only the slice is written.
@@ -254,8 +243,7 @@ def size(shape):
 
 
 def pulled(function):
-    """A function and the gradients of all its arguments, for upstream gradients of one."""
-    function = getattr(function, "in_training", function)
+    """A function and the gradients of all its arguments, for output gradients of one."""
 
     def run(*arguments):
         outputs, pull = jax.vjp(function, *arguments)
@@ -264,181 +252,38 @@ def pulled(function):
     return run
 
 
-def of_layer(make, *shapes):
-    """A layer as a function of its weights and inputs, and their shapes."""
-    layer = make()
-    layer.build(*shapes)
-    others = [x.value for x in layer.non_trainable_variables]
-
-    def run(weights, *inputs, **options):
-        return layer.stateless_call(list(weights), others, *inputs, **options)[0]
-
-    run.in_training = functools.partial(run, training=True)
-
-    return run, [
-        [number(*x.shape) for x in layer.trainable_variables],
-        *(number(*x) for x in shapes),
-    ]
+def program(computation, passes, on_keras=True):
+    """A computation as a function of its weights and inputs, and their shapes."""
+    function, weights, shapes, *_ = computation
+    if on_keras:
+        if passes == GRADIENTS and isinstance(function, keras.Layer):
+            function = functools.partial(function, training=True)
+        function, weights = pure(function, weights)
+    specs = [[number(*x.shape) for x in weights], *(number(*x) for x in shapes)]
+    return pulled(function) if passes == GRADIENTS else function, specs
 
 
 def number(*shape):
     return jax.ShapeDtypeStruct(shape, "float32")
 
 
-def with_weights(*shapes, inputs):
-    return [[number(*x) for x in shapes], *(number(*x) for x in inputs)]
-
-
-def additive(batch, steps, units):
-    shapes = [(batch, steps, units)] * 2
-    weights = (units, units), (units, units), (units,)
-    ours = of_layer(lambda: BahdanauAttention(units), *shapes)
-    return ours, (plain.additive, with_weights(*weights, inputs=shapes))
-
-
-def general(batch, steps, units):
-    shapes = [(batch, steps, units)] * 2
-    ours = of_layer(lambda: LuongAttention("general"), *shapes)
-    return ours, (plain.general, with_weights((units, units), inputs=shapes))
-
-
-def local(alignment, batch, steps, units, half_width=10):
-    shapes = [(batch, steps, units)] * 2
-    weights = [(units, units), (units, units), (units,)][: 3 if alignment == "local-p" else 1]
-    ours = of_layer(lambda: LuongAttention("general", alignment, half_width=half_width), *shapes)
-    options = {"half_width": half_width, "predicted": alignment == "local-p"}
-    run = functools.partial(plain.local, **options)
-    return ours, (run, with_weights(*weights, inputs=shapes))
-
-
-def pooling(batch, steps, units):
-    shape = (batch, steps, units)
-    weights = (units, units), (units,), (units,)
-    ours = of_layer(lambda: AttentionPooling(units), shape)
-    return ours, (plain.pooling, with_weights(*weights, inputs=[shape]))
-
-
-def bag(batch, steps, features, units):
-    shape, kernel = (batch, steps, features), ((features, units), (units,))
-    ours = of_layer(lambda: AttentionPooling(units, gated=True), shape)
-    return ours, (plain.gated_pooling, with_weights(*kernel, *kernel, (units,), inputs=[shape]))
-
-
-def gru_decoder(batch, steps, units):
-    shapes = [(batch, steps, units)] * 2
-
-    def make():
-        return AttentionRNN(keras.layers.GRUCell(units), BahdanauAttention(units))
-
-    cell = (2 * units, 3 * units), (units, 3 * units), (2, 3 * units)
-    weights = *cell, (units, units), (units, units), (units,)
-    ours = of_layer(make, *shapes)
-    return ours, (plain.gru_decoder, with_weights(*weights, inputs=shapes))
-
-
-def lstm_decoder(batch, steps, units):
-    shapes = [(batch, steps, units)] * 2
-
-    def make():
-        cells = [keras.layers.LSTMCell(units) for _ in range(2)]
-        return AttentionRNN(cells, LuongAttention(units=units), input_feeding=True)
-
-    wide, cell = 2 * units, ((units, 4 * units), (4 * units,))
-    weights = (wide, 4 * units), *cell, (units, 4 * units), *cell, (units, units), (wide, units)
-    ours = of_layer(make, *shapes)
-    return ours, (plain.lstm_decoder, with_weights(*weights, inputs=shapes))
-
-
-def location_decoder(batch, steps, units, filters=32, width=31):
-    shapes = [(batch, steps, units)] * 2
-
-    def make():
-        attention = LocationSensitiveAttention(units, filters=filters, kernel_size=width)
-        return AttentionRNN(keras.layers.GRUCell(units), attention)
-
-    cell = (2 * units, 3 * units), (units, 3 * units), (2, 3 * units)
-    weights = *cell, (units, units), (units, units), (units,), (width, 1, filters), (filters, units)
-    ours = of_layer(make, *shapes)
-    return ours, (plain.location_decoder, with_weights(*weights, inputs=shapes))
-
-
-def stack(batch, steps, units):
-    """Plain JAX has the attention inside of the recurrence."""
-    shapes = [(batch, steps, units)] * 2
-
-    def make():
-        rnns = [keras.layers.LSTM(units, return_sequences=True, use_cudnn=False) for _ in range(4)]
-        return DecoderStack(rnns, BahdanauAttention(units))
-
-    cells = [(n * units, 4 * units) for n in (1, 2, 2, 2)]
-    weights = [x for cell in cells for x in (cell, (units, 4 * units), (4 * units,))]
-    weights += [(units, units), (units, units), (units,)]
-    ours = of_layer(make, *shapes)
-    return ours, (plain.stack_inside, with_weights(*weights, inputs=shapes))
-
-
-def search(batch, width, words, units, length):
-    """A GRU without an attention, so that the search itself is compared."""
-    shapes = (words, units), (units, 3 * units), (units, 3 * units), (2, 3 * units), (units, words)
-    weights, hidden = [number(*x) for x in shapes], number(batch, units)
-    options = {"start_token": 1, "end_token": 2, "max_length": length}
-
-    def ours(weights, hidden):
-        def step(tokens, state, _):
-            return *plain.next_word(weights, tokens, state), None
-
-        if width == 1:
-            return tuple(greedy_search(step, hidden, **options))
-        return tuple(beam_search(step, hidden, beam_width=width, **options))
-
-    if width == 1:
-        run = functools.partial(plain.greedy, length=length)
-    else:
-        run = functools.partial(plain.beam, width=width, length=length)
-    return (ours, [weights, hidden]), (run, [weights, hidden])
-
-
-CASES = {
-    "additive, 16 x 128 x 128, U 256": lambda: additive(16, 128, 256),
-    "additive, 2 x 2,048 x 2,048, U 256": lambda: additive(2, 2048, 256),
-    "general, 32 x 128 x 128, D 256": lambda: general(32, 128, 256),
-    "local-p, 8 x 512 x 512, D 256": lambda: local("local-p", 8, 512, 256),
-    "local-m, 8 x 512 x 512, D 256": lambda: local("local-m", 8, 512, 256),
-    "local-p, 2 x 8,192 x 8,192, D 64": lambda: local("local-p", 2, 8192, 64),
-    "local-m, 2 x 8,192 x 8,192, D 64": lambda: local("local-m", 2, 8192, 64),
-    "pooling, 64 x 200, D 200": lambda: pooling(64, 200, 200),
-    "gated pooling, 4 x 50,000, D 512, U 256": lambda: bag(4, 50_000, 512, 256),
-    "GRU, Bahdanau, 32 x 50 x 50, U 512": lambda: gru_decoder(32, 50, 512),
-    "2 LSTM, Luong, fed, 32 x 30 x 30, U 512": lambda: lstm_decoder(32, 30, 512),
-    "GRU, location-sensitive, 32 x 50 x 50, U 512": lambda: location_decoder(32, 50, 512),
-    "stack of 4 LSTM, 32 x 50 x 50, U 1,024": lambda: stack(32, 50, 1024),
-}
-SEARCHES = {
-    "greedy search, 64, 8,000 words, U 512": lambda: search(64, 1, 8000, 512, length=30),
-    "beam search, 64 x 5, 8,000 words, U 512": lambda: search(64, 5, 8000, 512, length=30),
-}
-
-
-def programs(name, kind):
-    """Ours and plain JAX: "forward", "with gradients", or "a step" of a search."""
-    pairs = (CASES | SEARCHES)[name]()
-    if kind == "a step":
-        return [count_step(run, *arguments) for run, arguments in pairs]
-    change = pulled if kind == "with gradients" else lambda run: run
-    return [count(change(run), *arguments) for run, arguments in pairs]
-
-
-SIZES_OF = {"additive": (additive, 256), "GRU, Bahdanau": (gru_decoder, 512)}
+def both(name, kind):
+    """What ours and plain JAX do: "forward", "with gradients", or "a step" of a search."""
+    counted = count_step if kind == STEP else count
+    pairs = program(build(name), kind), program(build(name, "plain JAX"), kind, False)
+    return [counted(run, *specs) for run, specs in pairs]
 
 
 def print_sizes():
     rows = []
-    for name, (make, units) in SIZES_OF.items():
+    for name, units in (("additive", 256), ("GRU, Bahdanau", 512)):
+        of_case = CASES[next(x for x in COUNTED if x.startswith(name))]
         for batch, steps in itertools.product((1, 32, 256), (20, 128, 1024)):
-            pair = [count(pulled(run), *arguments) for run, arguments in make(batch, steps, units)]
-            row = [f"{name}, {batch} x {steps:,} x {steps:,}, U {units}"]
-            row.append(", ".join(f"{x.kernels:,}" for x in pair))
-            rows.append([*row, f"{pair[0].seconds / pair[1].seconds:.2f}"])
+            label = f"{name}, {batch} x {steps:,} x {steps:,}, U {units}"
+            CASES[label] = of_case._replace(sizes=of_case.sizes | bts(batch, steps, units))
+            pair = both(label, GRADIENTS)
+            kernels = ", ".join(f"{x.kernels:,}" for x in pair)
+            rows.append([label, kernels, f"{pair[0].seconds / pair[1].seconds:.2f}"])
             print(rows[-1], flush=True)
     print_table(["with gradients", "kernels", "ratio of estimates"], rows)
 
@@ -452,26 +297,14 @@ def conversions(name):
     """The conversions of a decoder with gradients in mixed precision: runs, and tensors."""
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        run, arguments = CASES[name]()[0]
-        computations, entry = read(compiled(pulled(run), *arguments).as_text())
+        run, specs = program(build(name), GRADIENTS)
+        computations, entry = read(compiled(run, *specs).as_text())
     finally:
         keras.config.set_dtype_policy("float32")
-
-    def visit(name, runs):
-        for line in computations[name]:
-            called = dict(re.findall(r"(body|to_apply|calls)=%([\w.-]+)", line.text))
-            if line.kind == "while":
-                trips = re.search(r'known_trip_count":\{"n":"(\d+)', line.text)
-                yield from visit(called["body"], runs * int(trips[1]))
-            elif line.kind == "call":
-                yield from visit(called["to_apply"], runs)
-            elif line.kind == "fusion" or line.kind == "convert":
-                inner = computations.get(called.get("calls"), [line])
-                kinds = {x.kind for x in inner}
-                if "convert" in kinds and kinds <= MOVES:
-                    yield runs, line.shapes[0]
-
-    return list(visit(entry, 1))
+    for runs, line, _, inner in launches(computations, entry):
+        kinds = {x.kind for x in inner or [line]}
+        if "convert" in kinds and kinds <= MOVES:
+            yield runs, line.shapes[0]
 
 
 def print_conversions():
@@ -507,13 +340,9 @@ LIMITS = {
 
 def check_limits():
     for (name, kind), limit in LIMITS.items():
-        ours, others = programs(name, kind)
-        found = Limit(
-            ours.kernels,
-            ours.kernels / others.kernels,
-            ours.seconds / others.seconds,
-            ours.temporaries / 2**20,
-        )
+        own, plain = both(name, kind)
+        shares = own.kernels / plain.kernels, own.seconds / plain.seconds
+        found = Limit(own.kernels, *shares, own.temporaries / 2**20)
         within = all(x <= most for x, most in zip(found, limit, strict=True))
         assert within, f"{name}, {kind}: {found} exceeds {limit}"
     assert kernels_per_step(attends=True) == kernels_per_step(attends=False)
@@ -529,8 +358,8 @@ def kernels_per_step(attends):
         shapes = [(8, steps, 64), (8, 32, 64)]
         rnns = [keras.layers.LSTM(64, return_sequences=True, use_cudnn=False) for _ in range(4)]
         layer = DecoderStack(rnns, BahdanauAttention(64) if attends else Nothing())
-        run, arguments = of_layer(lambda: layer, *shapes)
-        return count(pulled(run), *arguments).kernels
+        run, specs = program(ours.built(layer, *shapes), GRADIENTS)
+        return count(run, *specs).kernels
 
     return (kernels(56) - kernels(40)) / 16
 
@@ -544,26 +373,20 @@ class Nothing(LuongAttention):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    known = CASES | SEARCHES
-    parser.add_argument("--only", nargs="+", choices=known, default=list(known), metavar="NAME")
-    parser.add_argument("--check", action="store_true")
-    parser.add_argument("--sizes", action="store_true")
-    parser.add_argument("--bfloat16", action="store_true")
+    parser.add_argument("--only", nargs="+", choices=COUNTED, default=COUNTED, metavar="NAME")
+    others = {"check": check_limits, "sizes": print_sizes, "bfloat16": print_conversions}
+    for name, run in others.items():
+        parser.add_argument(f"--{name}", dest="run", action="store_const", const=run)
     options = parser.parse_args()
     jax.config.update("jax_platforms", "cpu")
     backend._device = lambda: "gpu"  # what `execution_context` would find where there is a GPU
-    if options.check:
-        return check_limits()
-    if options.sizes:
-        return print_sizes()
-    if options.bfloat16:
-        return print_conversions()
-    names = options.only
+    if options.run:
+        return options.run()
     print(f"JAX {jax.__version__}, Keras {keras.__version__}; ours, plain")
     rows = []
-    for name in names:
-        for kind in ["a step"] if name in SEARCHES else ["forward", "with gradients"]:
-            pair = programs(name, kind)
+    for name in options.only:
+        for kind in (STEP,) if "search" in name else (FORWARD, GRADIENTS):
+            pair = both(name, kind)
             row = [f"{name}, {kind}"]
             for column, unit in (("kernels", 1), ("moved", 2**20), ("temporaries", 2**20)):
                 row.append(", ".join(f"{getattr(x, column) / unit:,.0f}" for x in pair))

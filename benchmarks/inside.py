@@ -25,13 +25,14 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
-import numpy as np
 
 import keras_attention
 from keras_attention import AttentionRNN, BahdanauAttention, LocationSensitiveAttention
 
 ROOT = Path(keras_attention.__file__).parent
 CHECKS = ("check", "raise_", "_check", "_raise")
+NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+NO_CODE |= {tokenize.ENDMARKER}
 
 
 def functions_in(run):
@@ -53,9 +54,8 @@ def functions_in(run):
 
 def a_layer():
     """An eager call of additive attention, after one that builds it."""
-    query, value = np.ones((8, 5, 32), "float32"), np.ones((8, 20, 32), "float32")
-    query, value = map(keras.ops.convert_to_tensor, (query, value))
-    mask = keras.ops.convert_to_tensor(np.ones((8, 20), bool))
+    query, value = keras.ops.ones((8, 5, 32)), keras.ops.ones((8, 20, 32))
+    mask = keras.ops.ones((8, 20), "bool")
     layer = BahdanauAttention(32)
     layer(query, value, value_mask=mask)
     return lambda: layer(query, value, value_mask=mask)
@@ -100,17 +100,13 @@ PROGRAMS = {"eager layer": a_layer, "eager step": a_step, "traced training step"
 
 def code_lines(source):
     """The numbers of the lines that hold code."""
-    tree = ast.parse(source)
-    lines = set()
-    ignored = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    lines, documented = set(), (ast.Module, ast.ClassDef, ast.FunctionDef)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in ignored and token.type != tokenize.ENDMARKER:
+        if token.type not in NO_CODE:
             lines.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
-            first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(getattr(first.value, "value", 0), str):
-                lines -= lines_of(first)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, documented) and ast.get_docstring(node) is not None:
+            lines -= lines_of(node.body[0])
     return lines
 
 
@@ -122,14 +118,11 @@ def check_lines(source):
     """The numbers of the lines that check something."""
     found = set()
     for node in ast.walk(ast.parse(source)):
-        is_check = isinstance(node, ast.FunctionDef) and node.name.startswith(CHECKS)
-        if is_check or isinstance(node, ast.Raise):
+        name = node.name if isinstance(node, ast.FunctionDef) else ""
+        if isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", None) or getattr(node.func, "id", "")
+        if isinstance(node, ast.Raise) or name.startswith(CHECKS):
             found |= lines_of(node)
-        elif isinstance(node, ast.Call):
-            function = node.func
-            name = getattr(function, "attr", None) or getattr(function, "id", "")
-            if name.startswith(CHECKS):
-                found |= lines_of(node)
     return found
 
 
@@ -148,7 +141,6 @@ def of_the_source():
             if isinstance(node, ast.ImportFrom) and node.module:
                 private += is_foreign(path, node.module)
     mro = LocationSensitiveAttention.__mro__
-    between = mro[: mro.index(keras.layers.Layer)]
     return {
         "lines of code": total,
         "share of checks, %": round(100 * checks / total, 1),
@@ -156,16 +148,15 @@ def of_the_source():
         "context variables": len(variables),
         "imports of private modules of another folder": private,
         "names exported at the top": len(keras_attention.__all__),
-        "classes from keras.Layer to LocationSensitiveAttention": len(between),
+        "classes from keras.Layer to LocationSensitiveAttention": mro.index(keras.layers.Layer),
     }
 
 
 def is_foreign(path, module):
     """Whether a file imports a private module that belongs to another folder."""
-    *folder, name = module.split(".")
-    if folder[:1] != ["keras_attention"] or not name.startswith("_") or len(folder) < 2:
-        return False
-    return path.parent != ROOT.joinpath(*folder[1:])
+    root, *folder = module.split(".")
+    is_private = root == "keras_attention" and folder[1:] and folder[-1].startswith("_")
+    return bool(is_private) and path.parent != ROOT.joinpath(*folder[:-1])
 
 
 def main():
@@ -176,7 +167,7 @@ def main():
         for (file, name), calls in functions_in(PROGRAMS[arguments.functions]()).most_common():
             print(f"{calls:5d} {file}: {name}")
         return
-    from measure import print_table
+    from harness import print_table
 
     rows = []
     for name, make in PROGRAMS.items():

@@ -1,28 +1,145 @@
-"""The variants that a benchmark compares compute the same. Nothing is timed here."""
+"""The table of the benchmarks is whole, its peers compute the same, and the harness is fair."""
 
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import cases
 import etth
-import flow
-import hierarchy
+import harness
 import keras
-import large_bags
-import memory_network
 import numpy as np
 import pytest
+import steps
 
-SIZES = {"batch": 2, "context": 7, "query": 3, "units": 5}
+from tests import ROOT
+
+PROCESSES = "PyTorch", "plain JAX", "plain Keras", "keras-hub"
 
 
-def test_both_forms_of_the_flow_agree():
-    flow.assert_agree(SIZES)
+def test_the_table_is_whole():
+    for name, case in cases.CASES.items():
+        assert set(case.peers) <= {*PROCESSES, *cases.CASES}, name
+        assert set(case.columns) <= set(harness.COLUMNS), name
+        for peer in (None, *case.peers):
+            module = steps.MODULES[None if peer in cases.CASES else peer]
+            # As text, because this environment may not be able to import it.
+            text = (ROOT / "benchmarks" / f"{module}.py").read_text("utf-8")
+            assert f"\ndef {case.build}(" in text, (name, peer)
+    assert {*cases.MEMORY, *cases.COUNTED} <= set(cases.CASES)
 
 
-def test_both_forms_of_a_large_bag_agree():
-    (ours, weights), (plain, others) = (large_bags.function_of(x, 7) for x in ("ours", "plain"))
-    bag = np.random.default_rng(0).normal(size=(1, 7, large_bags.FEATURES)).astype("float32")
-    for n, (weight, other) in enumerate(zip(weights, others, strict=True)):
+TINY = {"batch": 2, "steps": 7, "units": 5}
+AGREE = {
+    "BiDAFAttentionFlow, B8 T400 J30 d100": {"batch": 2, "context": 7, "query": 3, "units": 5},
+    "bag of 1,000": {**TINY, "features": 3},
+    "additive score, B16 T128 U256": {**TINY, "compiling": None},
+    "additive score, nothing compiled, B16 T128 U256": {**TINY, "compiling": False},
+    "LuongAttention, dot, B16 T128 U256": {**TINY, "score": "dot"},
+}
+
+
+def results(name, peer, mode):
+    """The outputs of a step; the same random weights for both sides."""
+    built = steps.build(name, peer)
+    for n, weight in enumerate(built.weights):
         weight.assign(np.random.default_rng(n).normal(scale=0.1, size=weight.shape))
-        other.assign(keras.ops.reshape(weight, other.shape))
-    np.testing.assert_allclose(ours(bag), plain(bag), atol=1e-5)
+    return steps.make_step("tensorflow", built, mode, "with gradients").run()
+
+
+def assert_agree(name, mode):
+    ours, plain = (results(name, peer, mode) for peer in (None, "plain Keras"))
+    assert len(ours) == len(plain) > 1
+    for x, y in zip(ours, plain, strict=True):
+        y = np.reshape(y, x.shape)  # a kernel of one column for a vector
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-5 * max(1.0, np.abs(y).max()))
+
+
+@pytest.mark.parametrize("mode", ["graph", "XLA"])
+@pytest.mark.parametrize("name", AGREE)
+def test_ours_and_plain_keras_agree(name, mode, monkeypatch):
+    case = cases.CASES[name]._replace(sizes=AGREE[name])
+    monkeypatch.setitem(cases.CASES, name, case)
+    assert_agree(name, mode)
+
+
+def test_a_peer_that_differs_is_noticed(monkeypatch):
+    import plain_keras
+
+    name = "BiDAFAttentionFlow, B8 T400 J30 d100"
+    monkeypatch.setitem(cases.CASES, name, cases.CASES[name]._replace(sizes=AGREE[name]))
+    score = plain_keras.BiDAFAttentionFlow.score
+    wrong = lambda self, query, key: 1.01 * score(self, query, key)  # noqa: E731
+    monkeypatch.setattr(plain_keras.ConcatenatingFlow, "score", wrong)
+    with pytest.raises(AssertionError):
+        assert_agree(name, "graph")
+
+
+def test_requests_take_turns_and_one_that_fails_is_left_out():
+    asked, answers = [], {"a": iter([9.0, 1.0, 3.0, 2.0]), "b": iter([5.0, None])}
+
+    def request(name):
+        asked.append(name)
+        return next(answers[name])
+
+    found = harness.measure({name: lambda name=name: request(name) for name in "ab"}, 3)
+    assert asked == list("ababaa")
+    assert found == {"a": 2.0}  # the first turn compiles
+
+
+def test_slow_turns_are_fewer(monkeypatch):
+    monkeypatch.setattr(harness, "SLOW", 0.0)
+    asked = []
+    harness.measure({"a": lambda: asked.append(0) or 1.0}, 6)
+    assert len(asked) == 3
+
+
+def test_what_was_measured_is_written_whole(tmp_path):
+    path = tmp_path / "speed.json"
+    path.write_text("an old one")
+    with pytest.raises(TypeError):
+        harness.write_json(path, {"seconds": object()})
+    assert path.read_text() == "an old one"
+    harness.write_json(path, {"seconds": {"dot": 0.25}})
+    found = json.loads(path.read_text())
+    assert found["seconds"] == {"dot": 0.25}
+    assert found["keras"] == keras.__version__
+    assert [file.name for file in tmp_path.iterdir()] == ["speed.json"]
+
+
+def run(command, *options):
+    """The table that a command prints, as rows of cells."""
+    command = [sys.executable, ROOT / "benchmarks" / f"{command}.py", *options]
+    done = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True)
+    return [line.split("  ") for line in done.stdout.splitlines()]
+
+
+@pytest.mark.slow
+def test_speed_stands_beside_a_peer_or_another_checkout():
+    options = ["--only", "bag of 1,000", "--columns", "TF graph", "--repeats", "1"]
+    header, row = run("speed", *options)
+    assert header[0].strip() == "case"
+    assert "plain Keras" in row
+    assert row[-1].endswith(")")
+    _, row = run("speed", *options, "--beside", str(ROOT))
+    assert "other checkout" in row
+    assert 0.3 < float(row[-1].split("(")[1][:-1]) < 3
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not pathlib.Path("/proc/self/clear_refs").exists(), reason="Linux only")
+def test_memory_is_what_a_run_holds():
+    code = """if True:
+        import harness, numpy, steps
+        harness.build = lambda case, peer: lambda mode: steps.Step(
+            lambda: numpy.ones(64 * 2**17).sum()
+        )
+        print(harness.Steps("tensorflow").memory("dot", "graph", "forward", None))"""
+    environment = {**os.environ, **harness.ALLOCATOR, "PYTHONPATH": str(ROOT / "benchmarks")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=-1, check=True)
+    assert 60 <= float(done.stdout) <= 80
 
 
 def write_hours(path, count):
@@ -67,20 +184,11 @@ def test_files_that_are_no_etth(change, fragment, tmp_path, monkeypatch):
         etth.read(path)
 
 
-def test_the_outlier_is_wrapped_and_loses_nothing():
-    alone, whole, wrapped = (
-        hierarchy.make_documents(*case) for case in ((False, None), (True, None), (True, 25))
-    )
-    sizes = [sum(len(x) for y in data.ids for x in y) for data in (alone, whole, wrapped)]
-    assert sizes[0] + 1500 < sizes[1] == sizes[2]
-    assert whole.sizes.max(axis=0).tolist() == [120, 200]
-    assert wrapped.sizes.max(axis=0).tolist() == [127, 25]
-    assert np.array_equal(whole.sizes[:-1], alone.sizes)
-
-
-TINY = {"words": 11, "sentences": 5, "length": 3, "units": 7}
-
-
 @pytest.mark.slow
-def test_all_modes_of_training_agree():
-    memory_network.assert_agree(TINY)
+@pytest.mark.parametrize("name", ["etth", "vowels"])
+def test_a_benchmark_of_series_prints_no_messages_of_tensorflow(name):
+    """In a fresh environment; `--help` comes after the imports."""
+    command = [sys.executable, etth.__file__.replace("etth", name), "--help"]
+    variables = {key: x for key, x in os.environ.items() if key != "TF_CPP_MIN_LOG_LEVEL"}
+    run = subprocess.run(command, env=variables, stderr=subprocess.PIPE, check=True)
+    assert run.stderr == b""

@@ -50,7 +50,7 @@ from keras_attention.ops.padding import pad_axis, round_up_length
 __all__ = ["additive_score"]
 
 # Numbers of elements of the tensor of all pairs, B Tq Tk U, measured on two cores.
-# `python benchmarks/speed.py --only additive` repeats the measurements, unless another is given.
+# `python benchmarks/speed.py --only "additive score"` repeats them, unless another is given.
 
 # Up to SMALLEST elements are computed densely, even where XLA compiles: a loop costs more than it
 # saves.
@@ -58,7 +58,7 @@ SMALLEST = {"tensorflow": 2**20, "jax": 2**17}
 
 # Eager code and PyTorch store up to SMALL_EAGER tanh: fewer operations matter more than memory.
 # Of one query, everything but the loops of a graph stores up to STORED tanh, which takes half the
-# time of recomputing them. `python benchmarks/sweep.py --only "additive, one step"` measures it.
+# time of recomputing them. `python benchmarks/speed.py --only "additive, one step"` measures it.
 SMALL_EAGER = 2**18
 STORED = 2**22
 

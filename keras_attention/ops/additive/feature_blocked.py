@@ -38,7 +38,8 @@ from keras_attention.ops.padding import pad_axis
 
 __all__ = ["feature_blocked_gradient", "feature_blocked_score"]
 
-# Terms in a step of a loop, measured on two cores by `python benchmarks/speed.py --only additive`.
+# Terms in a step of a loop, measured on two cores: `python benchmarks/speed.py --only "additive
+# score"`.
 # XLA reads blocks of less than 16 from memory value by value, which takes four times as long. Sums
 # of 4 to 31 terms have two blocks: six times as fast on JAX as one term for a step. Shorter sums
 # need no loop.
