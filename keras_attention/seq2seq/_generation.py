@@ -328,6 +328,10 @@ class Generator(keras.Model):
         ids = isinstance(arrays[1], np.ndarray) and arrays[1].ndim == 2
         check(self.name, ids and kind_of(arrays[1].dtype) == "int", TARGET_IDS, arrays[1])
         self._check_ids(*arrays)
+        if arrays[1].shape[1] == 0:  # no loop can run
+            step = np.full((len(arrays[1]), 1), self.pad_token, arrays[1].dtype)
+            score, *others = self.log_probability(source, step, batch_size=batch_size)
+            return LogProbability(score, *tree_map(lambda x: x[:, :0], others))
         return self._in_batches(run, LogProbability, ("log_probability",), arrays, batch_size)
 
     def export_generate(

@@ -12,10 +12,8 @@ from keras_attention.backend import ops
 from keras_attention.seq2seq._batches import pad_lists
 from keras_attention.seq2seq._checks import check, check_targets
 
-DIVIDE_BY_ALL = (
-    "sum_over_batch_size",
-    "mean",
-)  # reductions that divide by all positions, padding too
+# Reductions that divide by all positions, padding too.
+DIVIDE_BY_ALL = "sum_over_batch_size", "mean"
 
 
 class Pair(NamedTuple):

@@ -6,7 +6,7 @@ import keras
 from keras import tree
 
 from keras_attention._typing import Nested, Tensor
-from keras_attention.backend import ops
+from keras_attention.backend import ops, tree_map
 from keras_attention.ops.masks import zero_masked
 from keras_attention.seq2seq._batches import at_least_one_step, pad_lists
 from keras_attention.seq2seq._checks import (
@@ -124,12 +124,17 @@ class Seq2Seq(PairTrainer, Generator):
         """Return the logits and weights of all steps, each of which reads the target before it."""
         source, target = check_pair(self.name, inputs)
         target = ops.cast(target, "int32")
+        if target.shape[1] == 0:  # some heads cannot read no steps
+            step = ops.full((ops.shape(target)[0], 1), self.pad_token, dtype="int32")
+            logits, weights = self._teacher_forcing((source, step), training, needs_weights)
+            return logits[:, :0], tree_map(lambda x: x[:, :0], weights)
         tokens = ops.pad(target, [[0, 0], [1, 0]], constant_values=self.start_token)[:, :-1]
         # The first step stays valid, so that a target of padding alone causes no empty row.
         first = ops.arange(ops.shape(target)[1]) == 0
         valid = ops.logical_or(ops.not_equal(target, self.pad_token), first)
         memory, state, mask = self._encode(source, training)
-        vectors = self._embed(tokens, training)
+        # Without the mask of the embedding: a loss of Keras would apply it to the logits too.
+        vectors = ops.copy(self._embed(tokens, training))
         needs_weights = needs_weights or bool({"weights", "context"}.intersection(self._reads))
         decoded = self.decoder(
             vectors,
