@@ -17,7 +17,6 @@ import datetime
 import os
 import pathlib
 import string
-import sys
 import traceback
 
 os.environ["KERAS_BACKEND"] = "jax"
@@ -126,6 +125,7 @@ if __name__ == "__main__":
     try:
         main()
     except Exception:
-        traceback.print_exc()
-        sys.stdout.flush()
-        os._exit(1)  # a usual exit would wait minutes for a process that died
+        try:
+            traceback.print_exc()
+        finally:
+            os._exit(1)  # a usual exit would wait minutes for a process that died

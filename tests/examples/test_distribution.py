@@ -2,7 +2,6 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 
@@ -103,8 +102,10 @@ def test_two_processes_stop_after_a_death_and_resume_to_equal_one_device(one, tm
         ]
 
     first, second = both(1000, 12_345 + os.getpid() % 1000)
-    wait_for((tmp_path / "last.weights.h5").exists)
-    os.kill(second.pid, signal.SIGKILL)
+    try:
+        wait_for((tmp_path / "last.weights.h5").exists, seconds=600)
+    finally:
+        second.kill()
     finish(first, code=1)
     second.communicate()
     printed = [finish(process) for process in both(2, 14_345 + os.getpid() % 1000)]
