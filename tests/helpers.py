@@ -441,3 +441,19 @@ def assert_drops(read, weights, rate=0.4):
     # Three standard deviations of the mean of so many draws.
     assert abs(dropped.mean() - rate) < 3 * np.sqrt(rate * (1 - rate) / dropped.size)
     return dropped
+
+
+def assert_steps_equal_the_call(decoder, sequences, memory, mask=None, dtype="float32"):
+    """Steps of a decoder, or of a stack, return what one call does. Returns the last state."""
+    sequences, memory = keras.tree.map_structure(tensor, [sequences, memory])
+    masks = {} if mask is None else {"memory_mask": keras.tree.map_structure(tensor, mask)}
+    outputs, *_, weights = decoder(sequences, memory, **masks, return_attention_scores=True)
+    prepared = decoder.prepare(memory, **masks)
+    state = decoder.get_initial_state(prepared)
+    for i in range(sequences.shape[1]):
+        output, state, align = decoder.step(sequences[:, i], state, prepared)
+        found = keras.tree.flatten([output, align])
+        expected = keras.tree.flatten([outputs, weights])
+        assert_all_close(found, [x[:, i] for x in expected], dtype)
+    assert numpy(state.position).tolist() == [sequences.shape[1]] * len(sequences)
+    return state

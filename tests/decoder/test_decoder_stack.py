@@ -11,14 +11,22 @@ from keras_attention import (
     BahdanauAttention,
     DecoderStack,
     LuongAttention,
-    RecurrentEncoder,
-    Seq2Seq,
 )
 from keras_attention.backend import ExecutionContext
-from keras_attention.seq2seq import HardAttention
 from tests import fast, oracles
 from tests.backends import only_on
-from tests.decoder.cases import CELLS, DV, HOLES, MASKS, SEQUENCES_MASK, D, H, T, tensors
+from tests.decoder.cases import (
+    CELLS,
+    DV,
+    HOLES,
+    MASKS,
+    SEQUENCES_MASK,
+    D,
+    H,
+    T,
+    spoiled_tensors,
+    tensors,
+)
 from tests.helpers import (
     BAHDANAU,
     LUONG,
@@ -28,6 +36,7 @@ from tests.helpers import (
     assert_close,
     assert_gradients,
     assert_refused,
+    assert_steps_equal_the_call,
     gradients,
     normal,
     numpy,
@@ -91,16 +100,7 @@ def test_equals_the_loop_of_the_equations(name):
 
 @every_case
 def test_steps_give_what_one_call_gives(name):
-    layer = built(name)
-    sequences, memory = tensors()
-    outputs, weights = map(numpy, layer(sequences, memory, None, None, HOLES, True))
-    prepared = layer.prepare(memory, HOLES)
-    state = layer.get_initial_state(prepared)
-    for i in range(T):
-        output, state, align = layer.step(sequences[:, i], state, prepared)
-        assert_close(output, outputs[:, i])
-        assert_close(align, weights[:, i])
-    assert numpy(state.position).tolist() == [T] * B
+    assert_steps_equal_the_call(built(name), *tensors(), HOLES, "float64")
 
 
 @every_case
@@ -157,13 +157,8 @@ def test_masked_steps_may_hold_anything(jit):
     def call(*inputs):
         return layer(*inputs, **MASKS, return_attention_scores=True)
 
-    spoiled = (
-        np.where(SEQUENCES_MASK[..., None], sequences, np.nan),
-        np.where(HOLES[..., None], memory, np.inf),
-    )
-    outputs, found = gradients(layer, call, (sequences, memory), jit)
-    spoiled_outputs, spoiled_gradients = gradients(layer, call, spoiled, jit)
-    assert_all_close([*spoiled_outputs, *spoiled_gradients], [numpy(x) for x in [*outputs, *found]])
+    found = [gradients(layer, call, x, jit) for x in ((sequences, memory), spoiled_tensors())]
+    assert_all_close(*([*outputs, *grads] for outputs, grads in found))
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -200,13 +195,7 @@ def test_stacked_cells_in_a_layer():
     cells = [layers.LSTMCell(7), layers.GRUCell(H)]
     rnns = [layers.RNN(cells, return_sequences=True), layers.LSTM(H, return_sequences=True)]
     layer = DecoderStack(rnns, LuongAttention())
-    sequences, memory = tensors("float32")
-    whole = numpy(layer(sequences, memory))
-    prepared = layer.prepare(memory)
-    state = layer.get_initial_state(prepared)
-    for i in range(T):
-        output, state, _ = layer.step(sequences[:, i], state, prepared)
-        assert_close(output, whole[:, i], "float32")
+    assert_steps_equal_the_call(layer, *tensors("float32"))
 
 
 def test_dropout_of_the_layers_and_of_the_attention():
@@ -286,22 +275,6 @@ def test_refusals_of_a_step():
     states = [normal(1, B, 7)]
     wanted = "must hold 3 cell states [(2, 7), (2, 7), (2, 11)]"
     assert_refused(lambda: layer(sequences, memory, initial_state=states), wanted)
-
-
-def test_a_hard_head_needs_a_decoder_that_reads_nothing():
-    rnns = [layers.GRU(8, return_sequences=True) for _ in range(2)]
-    encoder = RecurrentEncoder(layers.Embedding(9, 5), layers.GRU(8, return_sequences=True))
-    assert_refused(
-        lambda: Seq2Seq(
-            encoder,
-            DecoderStack(rnns, LuongAttention()),
-            layers.Embedding(9, 5),
-            HardAttention(9, 7),
-            start_token=1,
-            end_token=2,
-        ),
-        "no input_feeding for a HardAttention",
-    )
 
 
 def test_the_dtype_is_that_of_the_layers():

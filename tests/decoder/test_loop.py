@@ -132,20 +132,6 @@ def test_the_gradient_of_training_is_that_of_tensorflow(cell, attention, options
 
 
 @on_tensorflow
-@pytest.mark.slow
-def test_unknown_sizes_without_masks():
-    import tensorflow as tf
-
-    layer, inputs = make("gru", "additive", "previous"), [tensor(x) for x in tensors()]
-    expected = [numpy(x) for x in results_and_gradients(layer, False, *inputs, masks={})]
-    unknown = [tf.TensorSpec((None, None, n), "float64") for n in (D, DV)]
-    run = tf.function(
-        lambda *x: results_and_gradients(layer, True, *x, masks={}), unknown, autograph=False
-    )
-    assert_all_close(run(*inputs), expected)
-
-
-@on_tensorflow
 @pytest.mark.parametrize("training", [True, False])
 def test_training_rounds_unknown_lengths_up(training, monkeypatch):
     """XLA then compiles the loop on its own, and must not compile a program for every length."""
@@ -185,14 +171,15 @@ class LastTwoAttention(RecurrentScoringMixin):
 
 @pytest.mark.slow
 @on_tensorflow
-def test_unknown_sizes_with_a_state_of_three_axes():
+@pytest.mark.parametrize("attention", [ATTENTIONS["additive"], LastTwoAttention])
+def test_unknown_sizes_without_masks(attention):
     import tensorflow as tf
 
     cell = layers.GRUCell(H, dtype="float64")
-    layer = AttentionRNN(cell, LastTwoAttention(dtype="float64"))
+    layer = AttentionRNN(cell, attention(dtype="float64"), query="previous")
     layer.build((None, T, D), (None, None, DV))
     inputs = [tensor(x) for x in tensors()]
-    expected = [numpy(x) for x in results_and_gradients(layer, False, *inputs, masks={})]
+    expected = results_and_gradients(layer, False, *inputs, masks={})
     unknown = [tf.TensorSpec((None, None, n), "float64") for n in (D, DV)]
     run = tf.function(
         lambda *x: results_and_gradients(layer, True, *x, masks={}), unknown, autograph=False
@@ -295,10 +282,6 @@ def test_unknown_cells_and_frozen_weights():
             found.append([numpy(x) for x in tape.gradient(loss, weights)])
         assert len(found[0]) == (3 if frozen else 6)
         assert_all_close(found[1], found[0], "float32")
-
-
-def test_sizes_of_the_cases():
-    assert len({B, T, D, DV, H, TK}) == 6
 
 
 class Query(layers.GRUCell):

@@ -1,14 +1,19 @@
 """Residual stacks against loops over their cells."""
 
-import keras
 import numpy as np
 import pytest
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, ResidualRNNCells
 from tests import oracles
-from tests.decoder.cases import DV, MASKS, D, H, T, tensors
-from tests.helpers import B, assert_close, assert_refused, normal, numpy, randomize
+from tests.decoder.cases import MASKS, H, T, tensors
+from tests.helpers import (
+    assert_close,
+    assert_refused,
+    assert_steps_equal_the_call,
+    numpy,
+    randomize,
+)
 
 KINDS = {"lstm": (layers.LSTMCell, oracles.lstm), "gru": (layers.GRUCell, oracles.gru)}
 
@@ -76,37 +81,14 @@ def test_the_query_is_the_output_of_the_step_before(training):
 def test_the_query_of_a_stack_in_a_stack():
     inner = layers.StackedRNNCells([layers.LSTMCell(H), layers.GRUCell(H)])
     stack = ResidualRNNCells([layers.GRUCell(H), inner])
-    layer = AttentionRNN(stack, BahdanauAttention(5))
-    sequences, memory = tensors("float32")
-    outputs = layer(sequences, memory)
-    state = layer.get_initial_state(layer.prepare(memory))
-    for i in range(T):
-        output, state, _ = layer.step(sequences[:, i], state, layer.prepare(memory))
-        # Keras's cells compute in float32.
-        np.testing.assert_allclose(numpy(output), numpy(outputs)[:, i], atol=1e-6)
-        np.testing.assert_allclose(numpy(stack.query(state.cells)), numpy(output), atol=1e-6)
+    layer, inputs = AttentionRNN(stack, BahdanauAttention(5)), tensors("float32")
+    state = assert_steps_equal_the_call(layer, *inputs)
+    assert_close(stack.query(state.cells), numpy(layer(*inputs))[:, -1], "float32")
 
 
 def test_a_step_is_a_step_of_the_loop():
     layer = AttentionRNN(make("lstm", "gru"), BahdanauAttention(7, dtype="float64"))
-    sequences, memory = tensors()
-    mask = MASKS["memory_mask"]
-    expected = numpy(layer(sequences, memory, memory_mask=mask))
-    prepared = layer.prepare(memory, mask)
-    state = layer.get_initial_state(prepared)
-    for i in range(T):
-        output, state, _ = layer.step(sequences[:, i], state, prepared)
-        assert_close(output, expected[:, i])
-
-
-def test_saving(tmp_path):
-    inputs = keras.Input((None, D)), keras.Input((None, DV))
-    cells = ResidualRNNCells([layers.GRUCell(H) for _ in range(3)])
-    model = keras.Model(inputs, AttentionRNN(cells, BahdanauAttention(7))(*inputs))
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    given = [normal(n, B, 3, size).astype("float32") for n, size in enumerate((D, DV))]
-    assert_close(loaded(given), numpy(model(given)), "float32")
+    assert_steps_equal_the_call(layer, *tensors(), MASKS["memory_mask"], "float64")
 
 
 def test_cells_of_a_generator():
