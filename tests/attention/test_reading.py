@@ -187,6 +187,11 @@ def assert_graph_differentiates(layer, jit=None):
         assert_close(x, numpy(y))
 
 
+def decoder_of(score, alignment):
+    attention = LuongAttention(score, alignment, half_width=2, dtype="float64")
+    return AttentionRNN(keras.layers.GRUCell(7, dtype="float64"), attention, query="previous")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("score", ["dot", "general", "concat"])
 @pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
@@ -194,8 +199,16 @@ def assert_graph_differentiates(layer, jit=None):
 @pytest.mark.each_value
 def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, jit, monkeypatch):
     monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", worthwhile)
-    layer = make_layer(score, "local-p")
-    assert_graph_differentiates(layer, jit)
+    assert_graph_differentiates(make_layer(score, "local-p"), jit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alignment", ["global", "local-p"])
+@pytest.mark.parametrize("score", ["general", "concat"])
+@pytest.mark.each_value
+def test_a_tape_around_the_graph_of_a_decoder(score, alignment, monkeypatch):
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
+    assert_graph_differentiates(decoder_of(score, alignment))
 
 
 @pytest.mark.slow
@@ -267,18 +280,6 @@ def test_the_gradient_of_a_score_of_unknown_length_is_compiled_as_the_score_is()
 
     assert [compiled_functions(True, backward) for backward in (False, True)] == [1, 2]
     assert [compiled_functions(None, backward) for backward in (False, True)] == [0, 0]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alignment", ["global", "local-p"])
-@pytest.mark.parametrize("score", ["general", "concat"])
-@pytest.mark.each_value
-def test_a_tape_around_the_graph_of_a_decoder(score, alignment, monkeypatch):
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
-    attention = LuongAttention(score, alignment, half_width=2, dtype="float64")
-    cell = keras.layers.GRUCell(7, dtype="float64")
-    decoder = AttentionRNN(cell, attention, query="previous")
-    assert_graph_differentiates(decoder)
 
 
 def test_a_loop_keeps_no_copy_of_the_memory(monkeypatch):
@@ -376,9 +377,7 @@ def test_a_decoder_with_local_attention(alignment, assert_same):
 
     def both():
         keras.utils.set_random_seed(5)
-        attention = LuongAttention("general", alignment, half_width=2, dtype="float64")
-        cell = keras.layers.GRUCell(11, dtype="float64")
-        decoder = AttentionRNN(cell, attention, query="previous")
+        decoder = decoder_of("general", alignment)
         outputs, weights = decoder(x, memory, return_attention_scores=True)
         assert_close(tf.function(decoder, jit_compile=True)(x, memory), numpy(outputs))
         return outputs, weights

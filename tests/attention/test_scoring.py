@@ -256,15 +256,8 @@ def test_one_step_is_a_row_of_the_full_run(name):
     for i in range(TQ):
         position = {"position": i} if getattr(layer, "uses_position", False) else {}
         step_masks = {"query_mask": QUERY_MASK[:, i], "attention_mask": allowed[:, i]}
-        called = layer(
-            query[:, i],
-            value,
-            key,
-            value_mask=VALUE_MASK,
-            **step_masks,
-            **position,
-            return_attention_scores=True,
-        )
+        options = {"value_mask": VALUE_MASK, **step_masks, **position}
+        called = layer(query[:, i], value, key, **options, return_attention_scores=True)
         attended = layer.attend(query[:, i], memory, state, **step_masks, **position)
         state = attended.state
         # A call of one step is the first step of an attention with a state.
@@ -387,8 +380,7 @@ def test_hooks():
     output, weights = layer(query, value, key, return_attention_scores=True)
     expected = attend(hooked_row, query, value, key)
     assert layer.projections == 1
-    assert_close(output, expected[0])
-    assert_close(weights, expected[1])
+    assert_all_close([output, weights], expected)
     shape = layer.compute_output_shape(query.shape, value.shape, key.shape)
     assert shape == tuple(output.shape)
     memory = layer.prepare(value, key)
@@ -439,19 +431,6 @@ def test_a_causal_step(symbolic):
     )
 
 
-def test_arguments_of_a_subclass_are_saved_if_kept_under_their_names():
-    class Scaled(ScoringMixin):
-        def __init__(self, factor, **kwargs):
-            super().__init__(**kwargs)
-            self.factor = factor
-
-        def score(self, query, key):
-            return self.factor * keras.ops.einsum("bqd,bkd->bqk", query, key)
-
-    again = Scaled.from_config(Scaled(0.25, dropout=0.5).get_config())
-    assert (again.factor, again.dropout) == (0.25, 0.5)
-
-
 def test_a_score_of_another_shape():
     class Wrong(ScoringMixin):
         def score(self, query, key):
@@ -467,36 +446,33 @@ class Dot(ScoringMixin):
 
 
 X = np.ones((2, 3, 5), "float32")
+VALUES, STEPS = "must return floating-point values of shape (2, 3, 3)", "of shape (2, 3, features)"
 MISTAKEN_HOOKS = {
     "an integer score": (
         {"score": lambda self, query, key: keras.ops.ones((2, 3, 3), "int32")},
-        "`score` must return floating-point values of shape (2, 3, 3); received int32 of shape (2, "
-        "3, 3).",
+        f"`score` {VALUES}; received int32 of shape (2, 3, 3).",
     ),
     "weights of another shape": (
         {"weigh": lambda self, scores, mask: scores[..., :1]},
-        "`weigh` must return floating-point values of shape (2, 3, 3); received float32 of "
-        "shape (2, 3, 1).",
+        f"`weigh` {VALUES}; received float32 of shape (2, 3, 1).",
     ),
     "no weights": ({"weigh": lambda self, scores, mask: None}, "`weigh`", "received None."),
     "no query": (
         {"project_query": lambda self, query: None},
-        "`project_query` must return floating-point values of shape (2, 3, features); received "
-        "None.",
+        f"`project_query` must return floating-point values {STEPS}; received None.",
     ),
     "a query of rank 2": (
         {"project_query": lambda self, query: query[:, 0]},
-        "`project_query` must return floating-point values of shape (2, 3, features); received "
-        "float32 of shape (2, 5).",
+        f"`project_query` must return floating-point values {STEPS}; received float32 of shape "
+        "(2, 5).",
     ),
     "no key": (
         {"project_key": lambda self, key: None},
-        "`project_key` must return floating-point values of shape (2, 3, features); received None.",
+        f"`project_key` must return floating-point values {STEPS}; received None.",
     ),
     "a key of rank 2": (
         {"project_key": lambda self, key: key[..., 0]},
-        "`project_key` must return",
-        "received float32 of shape (2, 3).",
+        *("`project_key` must return", "received float32 of shape (2, 3)."),
     ),
     "no constructor": (
         {"__init__": lambda self: None},
@@ -546,14 +522,13 @@ def test_the_query_of_a_decoder_is_checked():
     )
 
 
-class OwnBuild(Dot):
-    """Builds without the mixin, which stores the widths of its inputs."""
-
-    def build(self, query_shape, value_shape=None, key_shape=None):
-        self.built = True
-
-
 def test_a_subclass_may_build_alone():
+    """Without the mixin, which stores the widths of its inputs."""
+
+    class OwnBuild(Dot):
+        def build(self, query_shape, value_shape=None, key_shape=None):
+            self.built = True
+
     query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DQ)
     assert_close(OwnBuild()(query, value), numpy(Dot()(query, value)))
 
@@ -582,16 +557,13 @@ def test_a_wrong_window_is_refused(window, given):
     assert_refused(lambda: Windowed()(keras.Input((3, 5)), keras.Input((7, 5))), message)
 
 
-class BfloatWindow(Dot):
-    """A Gaussian window, of which a hook computes the center in half precision."""
-
-    def window(self, query, memory, position):
-        center = ops.full(ops.shape(query)[:2], 1000, "bfloat16")
-        return Window(center, 1, gaussian=True)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64", "mixed_bfloat16", "mixed_float16"])
 def test_the_center_of_a_window_may_have_any_dtype(dtype):
+    class BfloatWindow(Dot):
+        def window(self, query, memory, position):
+            center = ops.full(ops.shape(query)[:2], 1000, "bfloat16")
+            return Window(center, 1, gaussian=True)
+
     query, value = np.ones((1, 2, 5)), np.ones((1, 1300, 5))
     _, weights = BfloatWindow(dtype=dtype)(query, value, return_attention_scores=True)
     expected = np.zeros((1, 2, 1300))

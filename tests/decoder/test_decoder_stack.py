@@ -71,7 +71,7 @@ def built(name, d=D, dv=DV, **options):
 def run_oracle(name, layer, sequences, memory, weights=None, initial=None, **masks):
     """Outputs and weights; `initial` is a flat list of states."""
     mechanism, kinds = CASES[name]
-    arrays = weight_arrays(layer) if weights is None else weights
+    arrays = weights or weight_arrays(layer)
     arrays = {id(w): a for w, a in zip(layer.trainable_weights, arrays, strict=True)}
     cells = [
         CELLS[kind][1](**{w.name: arrays[id(w)] for w in rnn.trainable_weights})
@@ -83,8 +83,7 @@ def run_oracle(name, layer, sequences, memory, weights=None, initial=None, **mas
     if initial is None:
         sizes = np.repeat([units for _, units in kinds], counts)
         initial = [np.zeros((len(memory), size)) for size in sizes]
-    ends = itertools.pairwise([0, *itertools.accumulate(counts)])
-    places = list(ends)
+    places = list(itertools.pairwise([0, *itertools.accumulate(counts)]))
     states = [[[x[b] for x in initial[i:j]] for i, j in places] for b in range(len(memory))]
     return oracles.decoder_stack(row, cells, sequences, memory, states, **masks)
 
@@ -231,31 +230,36 @@ def test_unknown_lengths(training):
         assert_close(run(sequences, memory), numpy(layer(sequences, memory)))
 
 
-def refused(rnns, attention=None, **options):
-    return lambda: DecoderStack(rnns, attention or BahdanauAttention(5), name="stack", **options)
+def rnn(units=3, **options):
+    return layers.GRU(units, return_sequences=True, **options)
 
 
-def test_refusals():
-    one, two = (layers.GRU(3, return_sequences=True) for _ in range(2))
-    wanted = "stack: `rnns` must be a list of at least two recurrent layers of Keras with return_se"
-    for wrong in (one, [one], [], [one, layers.GRU(3)], [one, layers.GRUCell(3)], [one, None]):
-        assert_refused(refused(wrong), wanted)
-    both = layers.Bidirectional(layers.GRU(3, return_sequences=True))
-    assert_refused(refused([one, both]), wanted)
-    assert_refused(refused([one, one]), "stack: `rnns` must not hold one layer more than once")
-    for option in ("go_backwards", "stateful"):
-        other = layers.GRU(3, return_sequences=True, **{option: True})
-        assert_refused(
-            refused([one, other]), "must hold stateless layers that run forwards", f"{option}=True"
-        )
-    wide = layers.GRU(5, return_sequences=True)
-    assert_refused(refused([one, two, wide]), "the same number of units", "received [3, 5] units")
-    assert_refused(refused([one, two], two), "stack: `attention` must be one layer built on Scor")
-    assert_refused(refused([one, two], BahdanauAttention), "Make one: BahdanauAttention(...)")
-    half = BahdanauAttention(5, dtype="float16")
-    assert_refused(
-        refused([one, two], half), "must compute in one dtype", "float16 for `attention`"
-    )
+ONE, TWO = rnn(), rnn()
+BOTH, LIST = [ONE, TWO], "`rnns` must be a list of at least two recurrent layers of Keras with ret"
+REFUSALS = [
+    *((x, None, LIST) for x in (ONE, [ONE], [], [ONE, layers.GRU(3)], [ONE, layers.GRUCell(3)])),
+    *((x, None, LIST) for x in ([ONE, None], [ONE, layers.Bidirectional(rnn())])),
+    ([ONE, ONE], None, "`rnns` must not hold one layer more than once"),
+    *(
+        ([ONE, rnn(**{x: True})], None, "must hold stateless layers that run forwards", f"{x}=True")
+        for x in ("go_backwards", "stateful")
+    ),
+    ([ONE, TWO, rnn(5)], None, "the same number of units", "received [3, 5] units"),
+    (BOTH, TWO, "stack: `attention` must be one layer built on Scor"),
+    (BOTH, BahdanauAttention, "Make one: BahdanauAttention(...)"),
+    (
+        BOTH,
+        BahdanauAttention(5, dtype="float16"),
+        *("must compute in one dtype", "float16 for `attention`"),
+    ),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda x: x[2])
+def test_refusals(refusal):
+    rnns, attention, *fragments = refusal
+    attention = attention or BahdanauAttention(5)
+    assert_refused(lambda: DecoderStack(rnns, attention, name="stack"), "stack: ", *fragments)
 
 
 def test_an_attention_that_was_built_for_other_widths():

@@ -39,16 +39,6 @@ def test_weights():
     assert shapes == {"query_kernel": (DQ, 17), "key_kernel": (DV, 17), "score_vector": (17,)}
 
 
-def test_the_length_of_a_normalized_vector_does_not_matter():
-    layer = BAHDANAU["normalized"].built(dtype="float64")
-    inputs = BAHDANAU["normalized"].tensors()
-    before = numpy(layer(*inputs))
-    layer.score_vector.assign(3.0 * numpy(layer.score_vector))
-    assert_close(layer(*inputs), before)
-    layer.gain.assign(3.0 * numpy(layer.gain))
-    assert np.abs(numpy(layer(*inputs)) - before).max() > 1e-2
-
-
 def test_saturated_scores_stay_finite():
     layer = BAHDANAU["plain"].built()
     query, value, key = BAHDANAU["plain"].tensors()

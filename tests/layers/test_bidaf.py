@@ -44,16 +44,6 @@ def test_padding_never_wins_the_maximum(fill):
     assert np.abs(numpy(b) - wrong / wrong.sum(axis=1, keepdims=True)).max() > 0.05
 
 
-@pytest.mark.parametrize("options", [{}, {"context_to_query": False}, {"query_to_context": False}])
-def test_weights(options):
-    layer = BiDAFAttentionFlow(**options)
-    layer.build((B, T, D), (B, J, D))
-    names = ["context_vector", "query_vector", "product_vector"]["query_to_context" in options :]
-    assert [weight.name for weight in layer.weights] == names
-    assert all(getattr(layer, name).shape == (D,) for name in names)
-    assert (layer.context_vector is None) == ("context_vector" not in names)
-
-
 def test_dropout_drops_weights_of_both_directions_and_keeps_their_expectation():
     """With unit vectors G shows which weights were read, and their scale."""
     layer = BiDAFAttentionFlow(dropout=0.4, seed=3)

@@ -152,50 +152,6 @@ def randomize_all(layer):
     return randomize(layer)
 
 
-def test_the_attentional_vector_puts_the_context_first():
-    layer = MECHANISMS["vector"].built(dtype="float64")
-    query, value, key = MECHANISMS["vector"].tensors()
-    vector = numpy(layer(query, value, key))
-    kernel = numpy(layer.output_kernel)
-    assert kernel.shape == (DV + DQ, 23)
-    layer.output_kernel.assign(np.concatenate([np.zeros((DV, 23)), kernel[DV:]]))
-    assert_close(layer(query, value, key), np.tanh(query @ kernel[DV:]))
-    assert np.abs(vector - np.tanh(query @ kernel[DV:])).max() > 1e-2
-
-
-@pytest.mark.parametrize("name", ["location-global", "location-local-p"])
-def test_location_ignores_the_keys(name):
-    layer = LUONG[name].built(dtype="float64")
-    query, value, key = LUONG[name].tensors()
-    options = {"return_attention_scores": True}
-    before, after = (layer(query, value, x, **options) for x in (key, -3.0 * key))
-    assert_all_close(after, before)
-
-
-@pytest.mark.parametrize(
-    ("options", "shapes"),
-    [
-        ({"score_mode": "dot"}, {}),
-        ({"score_mode": "general"}, {"score_kernel": (DQ, DK)}),
-        ({"score_mode": "concat"}, {"score_kernel": (DQ + DK, DQ), "score_vector": (DQ,)}),
-        ({"score_mode": "location", "max_length": 19}, {"score_kernel": (DQ, 19)}),
-        (
-            {"score_mode": "dot", "alignment": "local-p", "units": 23},
-            {
-                "position_kernel": (DQ, DQ),
-                "position_vector": (DQ,),
-                "output_kernel": (DV + DQ, 23),
-            },
-        ),
-    ],
-)
-def test_weights(options, shapes):
-    layer = LuongAttention(**options)
-    layer.build((B, TQ, DQ), (B, TK, DV), (B, TK, DQ if options["score_mode"] == "dot" else DK))
-    assert {weight.name: tuple(weight.shape) for weight in layer.weights} == shapes
-    assert all(tuple(getattr(layer, name).shape) == shape for name, shape in shapes.items())
-
-
 @in_both_ways
 @pytest.mark.parametrize("score", ["general", "location"])
 def test_each_sample_of_a_step_has_its_position(score):

@@ -114,12 +114,6 @@ def test_linear_start(start):
     assert (switch.name, switch.dtype, bool(numpy(switch))) == ("linear", "bool", hop.linear)
 
 
-def test_weights():
-    assert not PAPERS["hop"].built().trainable_weights
-    (kernel,) = PAPERS["hop, linear update"].built().trainable_weights
-    assert (kernel.name, kernel.shape) == ("update_kernel", (D, D))
-
-
 @pytest.mark.parametrize("symbolic", [False, True], ids=["eager", "symbolic"])
 @pytest.mark.parametrize(
     ("shapes", "wrong"),

@@ -270,7 +270,9 @@ def test_no_memory_in_a_graph_that_knows_no_size(kind, options):
 @pytest.mark.parametrize(("kind", "hard"), [("monotonic", 1), ("stepwise", 0), ("stepwise", 1)])
 def test_nan_propagates_from_valid_steps_only(kind, hard):
     layer = KINDS[kind](3, **HARD[kind] if hard else {})
-    query, value = np.ones((1, 2, 2), "float32"), np.ones((1, 4, 4), "float32")
+    # In hard mode, monotonic attention has read nothing for good after one NaN.
+    query = np.ones((1, 1 if kind == "monotonic" else 2, 2), "float32")
+    value = np.ones((1, 4, 4), "float32")
     key = np.array(value)
     key[0, 1] = np.nan
     layer.build(query.shape, value.shape)

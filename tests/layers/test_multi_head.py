@@ -15,8 +15,6 @@ from keras_attention import (
     MemoryHop,
     MonotonicAttention,
     MultiHead,
-    RecurrentEncoder,
-    Seq2Seq,
 )
 from tests.backends import tensor
 from tests.decoder.cases import assert_beams_carry_states
@@ -38,7 +36,6 @@ from tests.helpers import (
     lengths_mask,
     normal,
     numpy,
-    randomize,
 )
 from tests.oracles import attend
 
@@ -223,28 +220,6 @@ def test_the_weights_of_each_head_in_a_decoder():
 def test_each_beam_carries_the_states_of_all_heads():
     attention = MultiHead(LocationSensitiveAttention(17, 3, 5, dtype="float64"), 3)
     assert_beams_carry_states(attention, normal(2, B, TK, DV))
-
-
-@pytest.mark.slow
-def test_a_model_with_heads_is_loaded_and_generates_the_same(tmp_path):
-    gru = keras.layers.Bidirectional(keras.layers.GRU(4, return_sequences=True))
-    attention = MultiHead(LocationSensitiveAttention(5, 2, 3, dropout=0.1, seed=3), 3)
-    model = Seq2Seq(
-        RecurrentEncoder(keras.layers.Embedding(9, 5), gru),
-        AttentionRNN(keras.layers.GRUCell(7), attention),
-        target_embedding=keras.layers.Embedding(9, 5),
-        head=keras.layers.Dense(9),
-        start_token=1,
-        end_token=2,
-    )
-    source = np.array([[4, 5, 6, 3], [7, 8, 0, 0]])
-    model((source, source))
-    randomize(model, scale=1)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    results = [one.generate(source, max_length=6) for one in (model, loaded)]
-    assert np.array_equal(*(numpy(x.tokens) for x in results))
-    assert_close(results[1].weights, numpy(results[0].weights), "float32")
 
 
 def test_heads_of_another_dtype():

@@ -6,13 +6,11 @@ import pytest
 from keras_attention import AttentionPooling
 from tests.helpers import (
     B,
-    assert_all_close,
     assert_close,
     assert_drops,
     assert_gradients,
     normal,
     numpy,
-    weight_arrays,
 )
 from tests.layers.papers import GAPS, PAPERS, D, T, U, run
 from tests.oracles import redundancy
@@ -45,24 +43,6 @@ def test_nothing_to_penalize(penalty, bags, losses):
     layer = ROWS.built(penalty=penalty)
     layer(normal(1, bags, T, D))
     assert [float(numpy(x)) for x in layer.losses] == losses
-
-
-def test_rows_are_queries_of_their_own():
-    """Each row is what a layer with this query alone reads: one row for each class, as in CLAM."""
-    layer, inputs = ROWS.built(), ROWS.inputs()
-    pooled, weights = run(layer, *inputs, mask=GAPS)
-    for r in range(3):
-        single = ROWS.built(rows=1, penalty=0.0)
-        single.set_weights([x[r] if x.shape == (3, U) else x for x in weight_arrays(layer)])
-        rows = [numpy(pooled)[:, r], numpy(weights)[:, r]]
-        assert_all_close(run(single, *inputs, mask=GAPS), rows)
-
-
-def test_a_temperature_divides_the_scores():
-    (inputs,) = SOFTMAX.inputs()
-    cold, warm = (numpy(run(SOFTMAX.built(temperature=x), inputs)[1]) for x in (1e-4, 1e4))
-    assert_close(cold, np.eye(T)[cold.argmax(1)], "float32")
-    assert np.ptp(warm) < 1e-3
 
 
 @pytest.mark.parametrize(

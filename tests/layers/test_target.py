@@ -42,13 +42,6 @@ def test_the_session_encoder_of_narm():
     assert_close(encoded, np.array(expected))
 
 
-def test_weights():
-    layer = NONE.built()
-    shapes = {"kernel": (4 * D, U), "bias": (U,), "score_vector": (U,), "score_bias": ()}
-    assert {w.name: w.shape for w in layer.weights} == shapes
-    assert PAPERS["target, softmax"].built().score_bias is None
-
-
 def test_the_values_alone_must_fit_the_query_if_they_are_the_keys():
     query, value, _ = NONE.inputs()
     assert_refused(lambda: NONE.built()(query, value), "5", "13")
