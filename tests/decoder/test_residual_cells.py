@@ -95,19 +95,18 @@ def test_cells_of_a_generator():
     assert len(ResidualRNNCells(layers.GRUCell(3) for _ in range(3)).cells) == 3
 
 
-def test_bad_cells():
-    cell, wanted = layers.GRUCell(3), "`cells` must be a list of Keras RNN cells, such as ["
-    assert_refused(
-        lambda: ResidualRNNCells([cell] * 2, name="stack"),
-        "stack: `cells` must not hold one cell more than once; received [",
-        "Make each: [",
-    )
-    assert_refused(lambda: ResidualRNNCells(cell), "at least two cells", "1 of [3]")
-    assert_refused(lambda: ResidualRNNCells([]), wanted, "received []")
-    assert_refused(lambda: ResidualRNNCells([cell, layers.GRU(3)]), wanted, "keras.layers.GRUCell(")
-    assert_refused(lambda: ResidualRNNCells([layers.GRUCell(3)]), "at least two cells", "1 of [3]")
-    assert_refused(
-        lambda: ResidualRNNCells([layers.GRUCell(3), layers.LSTMCell(5)]),
-        "the same number of units",
-        "received 2 of [3, 5] units",
-    )
+CELL, WANTED = layers.GRUCell(3), "`cells` must be a list of Keras RNN cells, such as ["
+BAD_CELLS = [
+    ([CELL] * 2, "`cells` must not hold one cell more than once; received [", "Make each: ["),
+    (CELL, "at least two cells", "1 of [3]"),
+    ([CELL], "at least two cells", "1 of [3]"),
+    ([], WANTED, "received []"),
+    ([CELL, layers.GRU(3)], WANTED, "keras.layers.GRUCell("),
+    ([CELL, layers.LSTMCell(5)], "the same number of units", "received 2 of [3, 5] units"),
+]
+
+
+@pytest.mark.parametrize("refusal", BAD_CELLS, ids=lambda x: x[1])
+def test_bad_cells(refusal):
+    cells, *fragments = refusal
+    assert_refused(lambda: ResidualRNNCells(cells, name="stack"), "stack: ", *fragments)

@@ -286,22 +286,6 @@ def test_an_empty_sentence_between_takes_its_time_and_is_not_read(tying, positio
 
 @every_tying
 @linear_or_not
-def test_sentences_further_back_than_the_memory_fall_out(tying, linear):
-    layer = built(linear=linear, tying=tying, memory_size=4)
-    story, question = told()
-    # The last sentence is the sixth in one story and the seventh in the other.
-    for ids, kept in ((story[:1], slice(2, 6)), (story[1:], slice(3, 7))):
-        logits, weights = run(layer, ids, question[:1])
-        expected, read = run(layer, ids[:, kept], question[:1])
-        assert_all_close([logits, weights[:, :, kept]], [expected, read])
-        assert numpy(read)[:, :, 0].all()
-        hidden = np.delete(numpy(weights), kept, axis=2)
-        assert hidden.shape[2] == 3
-        assert not hidden.any()
-
-
-@every_tying
-@linear_or_not
 @pytest.mark.parametrize(
     ("shape", "jit"), [((0, W), False), ((N, W), False), ((N, 0), False), ((N, W), True)]
 )

@@ -626,24 +626,12 @@ REFUSALS = [
         "`memory_mask` must be a list of 2",
     ),
     (
-        lambda: AttentionRNN(keras.layers.GRUCell(5), ONE)(QUERY, FLOATS),
-        *("`memory` must be floating-point", "received [", "need a MultiSource"),
-    ),
-    (
-        lambda: ONE(QUERY, FLOATS),
-        *("`value` must be floating-point", "received [", "need a MultiSource"),
-    ),
-    (
         lambda: make_model(head=PointerGenerator(6, 3)),
         *("`weights` must be floating-point", "received [", "It reads one memory"),
     ),
     (
         lambda: make_model(BahdanauAttention(3)),
         *("`memory` must be floating-point", "received ["),
-    ),
-    (
-        lambda: make_model().generate(SOURCE, 3, coverage_penalty=0.1),
-        "`coverage_penalty` needs the weights of one memory",
     ),
 ]
 
