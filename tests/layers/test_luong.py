@@ -178,7 +178,7 @@ def test_location_reads_no_further_than_max_length():
     layer = LuongAttention("location", max_length=4, dtype="float64")
     layer.build((None, None, DQ), (None, None, DV))
     row = Mechanism(LuongAttention, {"score_mode": "location"}).row(randomize(layer))
-    query, value, _ = CASES["location-global"].tensors()
+    query, value, _ = LUONG["location-global"].tensors()
     first = 1
     mask = np.tile(np.arange(TK) >= first, (B, 1))
     sizes = [tf.TensorSpec((None, None, n), "float64") for n in (DQ, DV)]

@@ -534,7 +534,8 @@ class Reader(keras.layers.Layer):
 
 
 def test_a_head_may_read_all_memories():
-    model = make_model(head=Reader())
+    attentions = LocationSensitiveAttention(5, 2, 3), BahdanauAttention(5)
+    model = make_model(MultiSource([*attentions]), head=Reader())
     weights = model.log_probability(SOURCE, TARGETS).weights
     _, (prepared, _) = model.start(SOURCE)
     values = prepared.value
