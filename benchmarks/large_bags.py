@@ -58,9 +58,10 @@ def main():
     parser.add_argument("--instances", type=int, nargs="+", default=sizes, metavar="N")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
     import measure
 
+    measure.add_record(parser)
+    arguments = parser.parse_args()
     if arguments.child:
         column, instances = arguments.child
         both = {form: make(form, column, int(instances)) for form in ("ours", "plain")}
@@ -85,7 +86,8 @@ def main():
             rows.append([f"{instances:,}", column, ours, plain, ours / plain])
             print(*rows[-1], file=sys.stderr)
     unit = "MiB" if arguments.memory else "ms"
-    measure.print_table(["instances", "", f"ours, {unit}", f"plain Keras, {unit}", "ratio"], rows)
+    header = ["instances", "", f"ours, {unit}", f"plain Keras, {unit}", "ratio"]
+    measure.write_record(arguments.record, tables={"times": measure.print_table(header, rows)})
 
 
 if __name__ == "__main__":

@@ -22,6 +22,10 @@ import time
 from importlib.metadata import distributions
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from examples.common.records import add_record, write_record  # noqa: F401
+
 ALLOCATOR = {
     "MALLOC_MMAP_THRESHOLD_": "65536",
     "MALLOC_TRIM_THRESHOLD_": "65536",
@@ -71,7 +75,7 @@ def interleaved_times(functions, repeats=15, warm_ups=3):
 
 
 def print_table(header, rows):
-    """Columns as wide as they need to be; floats with three significant digits."""
+    """Columns as wide as they need to be; three significant digits. Returns the lines."""
     lines = [
         header,
         *([cell if isinstance(cell, str) else f"{cell:.3g}" for cell in r] for r in rows),
@@ -81,6 +85,7 @@ def print_table(header, rows):
         print(
             "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         )
+    return lines
 
 
 def write_json(path, result):

@@ -22,7 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 import numpy as np
-from measure import print_table, write_json
+from measure import add_record, print_table, write_json, write_record
 
 from examples.common import dates
 from examples.common.run_saved_model import load_text_operations
@@ -140,6 +140,7 @@ def main():
     parser.add_argument("--requests", type=int, default=2000)
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--output", help="a file for the numbers, as JSON")
+    add_record(parser)
     options = parser.parse_args()
     rows = make_texts(options.task, options.requests)
     expected = call_directly(options.path, rows)
@@ -164,7 +165,8 @@ def main():
             }
         )
     print(f"{options.task}: {options.requests} requests, {options.clients} clients")
-    print_table(list(table[0]), [list(row.values()) for row in table])
+    lines = print_table(list(table[0]), [list(row.values()) for row in table])
+    write_record(options.record, tables={options.task: lines})
     if options.output:
         write_json(options.output, {"example": options.task, "rows": table})
     return 1 if wrong else 0

@@ -29,7 +29,14 @@ import sys
 import time
 from pathlib import Path
 
-from measure import interleaved_times, peak_memory, print_table, write_json
+from measure import (
+    add_record,
+    interleaved_times,
+    peak_memory,
+    print_table,
+    write_json,
+    write_record,
+)
 
 BOTH = ("tensorflow", "jax")
 MODES = {"tensorflow": ("eager", "graph", "XLA"), "jax": ("XLA",)}
@@ -237,7 +244,7 @@ def label(row):
     return f"{row['group']} {row['size']}, {row['backend']} {row['mode']}, {passes}"
 
 
-def report(rows, found):
+def report(rows, found, record):
     lines = []
     for row in rows:
         of_row = found[key_of(row)]
@@ -251,7 +258,8 @@ def report(rows, found):
             place = row["group"], row["size"], f"{row['backend']} {row['mode']}", passes
             lines.append((*place, variant, *numbers, *share))
     header = ("group", "size", "where", "passes", "variant", "ms", "MiB", "first s")
-    print_table((*header, "of the time", "of the memory"), lines)
+    table = print_table((*header, "of the time", "of the memory"), lines)
+    write_record(record, tables={"times": table})
     for name, slope in slopes(rows, found).items():
         print(f"time of {' '.join(name)} grows as T^{slope:.2f}")
     for row in rows:
@@ -342,6 +350,7 @@ def main():
     parser.add_argument("--only", nargs="*", metavar="GROUP", help="measure these groups")
     parser.add_argument("--picture", action="store_true", help="measure what the picture shows")
     parser.add_argument("--check", action="store_true", help="fail where a target is missed")
+    add_record(parser)
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -372,7 +381,7 @@ def main():
             found[key_of(row)] = result
             write_json(partial, {"found": found})
             print(f"{len(found):3d} of {len(rows)}: {label(row)}", file=sys.stderr, flush=True)
-    report(rows, found)
+    report(rows, found, options.record)
     wrong = missed(rows, found)
     results = [{**row, "found": found[key_of(row)]} for row in rows]
     growth = [{"of": name, "exponent": x} for name, x in slopes(rows, found).items()]

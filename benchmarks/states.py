@@ -39,17 +39,18 @@ def column(mode, stack, repeats):
 
 
 def main():
+    from measure import add_record, print_table, write_record
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--stack", action="store_true", help="decoders of two layers")
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--column", choices=COLUMNS, help=argparse.SUPPRESS)
+    add_record(parser)
     arguments = parser.parse_args()
     if arguments.column:
         mode = COLUMNS[arguments.column][1]
         print(json.dumps(column(mode, arguments.stack, arguments.repeats)))
         return
-    from measure import print_table
-
     found = {}
     for name, (backend, _) in COLUMNS.items():
         run = subprocess.run(
@@ -63,7 +64,7 @@ def main():
     rows = [[f"{first}, ms", *(1000 * times[first] for times in found.values())]]
     for name in others:
         rows.append([name, *(times[name] / times[first] for times in found.values())])
-    print_table(["attention", *COLUMNS], rows)
+    write_record(arguments.record, tables={"table": print_table(["attention", *COLUMNS], rows)})
 
 
 if __name__ == "__main__":

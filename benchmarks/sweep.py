@@ -163,13 +163,14 @@ def main():
     parser.add_argument("--repeats", type=int, default=25, help="runs of each (searches: a third)")
     parser.add_argument("--beside", type=Path, metavar="FOLDER", help="another checkout")
     parser.add_argument("--output", type=Path, help="a JSON file of all medians")
+    parser.add_argument("--record", type=Path, help="a record of the table, in TOML")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
         return work(arguments.worker)
     if importlib.util.find_spec("torch") is None and not arguments.beside:
         raise SystemExit("The sweep compares with PyTorch, which is missing: pip install torch")
-    from measure import print_table, write_json
+    from measure import print_table, write_json, write_record
 
     columns, beside = {name: COLUMNS[name] for name in arguments.columns}, arguments.beside
     frameworks = dict.fromkeys(framework for framework, _ in columns.values())
@@ -198,9 +199,11 @@ def main():
     for worker in workers.values():
         worker.close()
     if beside:
-        print_table(["case", *(f"{name} / beside" for name in columns)], rows)
+        table = print_table(["case", *(f"{name} / beside" for name in columns)], rows)
     else:
-        print_table(["case", "PyTorch, ms", *(f"{name} / PyTorch" for name in columns)], rows)
+        names = "PyTorch, ms", *(f"{name} / PyTorch" for name in columns)
+        table = print_table(["case", *names], rows)
+    write_record(arguments.record, tables={"table": table})
     return None
 
 

@@ -23,16 +23,19 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_gallery.gen_gallery",
     "docstrings",
+    "mathml",
     "api_pages",
     "scrolling",
     "downloads",
     "colab",
+    "records",
 ]
 exclude_patterns = ["_ext"]
 
-myst_enable_extensions = ["colon_fence", "attrs_inline", "substitution"]
+myst_enable_extensions = ["colon_fence", "attrs_inline", "substitution", "dollarmath"]
 myst_substitutions = {"version": release}  # docs/index.md
 myst_heading_anchors = 3
+html_math_renderer = "mathml"
 
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

@@ -46,10 +46,11 @@ def skip(app, what, name, thing, skipped, options):
 def write(app):
     folder = pathlib.Path(app.srcdir) / "api"
     names = public_names("keras_attention")
+    mechanisms = pages_of_mechanisms(folder.parent / "mechanisms")
     listed = {part: [] for part in PARTS}
     for name, path in names.items():
         listed[part_of(path)].append(path)
-        _update(folder / f"{path}.rst", page(name, path))
+        _update(folder / f"{path}.rst", page(name, path, mechanisms.get(path)))
     wanted = {f"{path}.rst" for path in names.values()} | {"index.rst"}
     for old in folder.glob("*.rst"):
         if old.name not in wanted:
@@ -69,10 +70,22 @@ def part_of(path):
     raise LookupError(f"No part of the reference holds {path}.")
 
 
-def page(name, path):
+def pages_of_mechanisms(folder):
+    """From public names to the pages that end with them, beside equations and figures."""
+    found = {}
+    for file in sorted(folder.glob("*.md")):
+        ending = file.read_text("utf-8").partition("API: ")[2]
+        found |= dict.fromkeys(re.findall(r"`([\w.]+)`", ending), file.stem)
+    return found
+
+
+def page(name, path, mechanism):
     module, _, _ = path.rpartition(".")
     thing = getattr(importlib.import_module(module), name)
     lines = [name, "=" * len(name), "", f".. currentmodule:: {module}", ""]
+    if mechanism:
+        text = "Equations, which task it suits, and figures"
+        lines += [f":doc:`{text} </mechanisms/{mechanism}>`", ""]
     if inspect.isclass(thing):
         lines += [f".. autoclass:: {name}", "   :members:", f"   :inherited-members: {ENDS}"]
     elif callable(thing):

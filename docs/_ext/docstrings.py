@@ -1,10 +1,8 @@
-"""Turns our docstrings into reStructuredText: equations, sections, names of ours and signatures."""
+"""Turns our docstrings into reStructuredText: sections, names of ours and signatures."""
 
 import importlib
 import inspect
 import re
-
-from equations import typeset
 
 SECTIONS = (
     *("Args", "Arguments", "Attributes", "Weights", "Call arguments", "Returns", "Raises"),
@@ -66,9 +64,6 @@ def convert(lines, names):
             found += ["", *dedented(block), ""]
         elif line.startswith("    ") and section in (None, "Sizes"):
             block, n = take(lines, n, lambda x: not x or x.startswith("    "))
-            equations = dedented(block)
-            if section is None and any(" = " in x for x in equations):
-                found += ["", ".. raw:: html", "", f"    {typeset(equations)}", ""]
             found += ["", ".. code-block:: text", "", *block, ""]
         elif line.startswith("    "):
             block, n = take(lines, n, lambda x: not x or x.startswith("    "))

@@ -27,12 +27,13 @@ from examples.bags import data, evaluation
 from examples.bags.model import POOLINGS, build_model, restart
 from examples.common import arguments as types
 from examples.common.files import Results, fingerprint, make_folder, own_folder
+from examples.common.records import add_record, write_record
 from examples.common.training import Clock, reseed, time_left, warmup_cosine
 
 TRAIN, TEST = 200, 500  # bags of digits
 EPOCHS = 5  # the parts of a training
 WEIGHT_DECAY = 0.1  # times the learning rate
-FREE = ("data", "labels", "pooling", "repeats", "output")
+FREE = ("data", "labels", "pooling", "repeats", "output", "record")
 
 
 def parse(argv):
@@ -64,6 +65,7 @@ def parse(argv):
     )
     add("--drop-instances", type=types.share, help="share hidden in training (digits 0.3, else 0)")
     add("--members", type=types.count, default=5, help="networks that vote (%(default)s)")
+    add_record(parser)
     options = parser.parse_args(argv)
     if options.data == "" or (options.labels and not options.data):
         parser.error("--data needs a path, and --labels needs --data")
@@ -142,7 +144,8 @@ def main(argv=None):
             seconds["baselines"] = time.perf_counter() - begin
             left["baselines"] -= 1
     finally:  # after Ctrl-C too
-        evaluation.report(results, options.pooling, bags)
+        table = evaluation.report(results, options.pooling, bags)
+    write_record(options.record, tables={"bags": table}, seeds=[options.seed])
 
 
 if __name__ == "__main__":

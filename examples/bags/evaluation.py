@@ -101,8 +101,10 @@ def add_baselines(results, names, bags, train, test, seed):
 def report(results, poolings, bags):
     """Prints the mean of all folds, its standard deviation over the repeats, and the AUC.
 
-    The first line is for comparison: what always naming the largest class gets right.
+    The first line is for comparison: what always naming the largest class gets right. Returns the
+    other lines, as rows.
     """
+    table = [["", "% right", "AUC", "instance AUC"]]
     counts = np.bincount(bags.labels)
     always = f"always {bags.classes[counts.argmax()]}"
     print(f"\n{'':20}{'% right':>16}{'AUC':>16}{'instance AUC':>15}")
@@ -118,7 +120,9 @@ def report(results, poolings, bags):
             cells.append(spread(found) if found else "")
         if repeats:
             print(f"{pooling:20}{cells[0]:>16}{cells[1]:>16}{cells[2]:>15}")
+            table.append([pooling, *cells])
     print("± is the standard deviation over the repeats.")
+    return table
 
 
 def of_repeat(name, entries):

@@ -27,6 +27,7 @@ import keras
 
 from examples.common import arguments as types
 from examples.common.files import Results, fingerprint, own_folder
+from examples.common.records import add_record, write_record
 from examples.common.training import Resume, seed_model, warmup_cosine
 from examples.documents import evaluation, letters, model, ngrams
 from examples.documents.data import Folds, check_classes, read
@@ -60,8 +61,8 @@ def parse(argv):
     add("--runs", type=types.count, help="folds that are run at most (default: all; letters: 1)")
     add("--seed", type=types.seed, default=1, help="of all random numbers")
     add("--output", default="output/classify", help="folder for the results")
-    text = "passes over the documents (default: ngrams 20, other encoders 6, letters 5)"
-    add("--epochs", type=types.count, help=text)
+    add("--epochs", type=types.count, help="default: ngrams 20, other encoders 6, letters 5")
+    add_record(parser)
     options = parser.parse_args(argv)
     if options.data == "" or (options.data and options.documents):
         parser.error("--data needs a path, and no --documents, which is the number of letters")
@@ -116,7 +117,7 @@ def main(argv=None):
     else:
         documents, deciding = letters.make(options.documents, options.seed)
     check_classes(options.data or "letters", documents, options.folds)
-    free = "documents", "pooling", "runs", "output"
+    free = "documents", "pooling", "runs", "output", "record"
     settings = {name: value for name, value in vars(options).items() if name not in free}
     data = fingerprint(json.dumps(documents).encode())
     settings |= {"data": data, "backend": keras.backend.backend()}
@@ -143,7 +144,8 @@ def main(argv=None):
             results.add({**names, **entry})
             shutil.rmtree(folder)
     finally:  # after Ctrl-C too
-        evaluation.report(results, options, documents)
+        figures = evaluation.report(results, options, documents)
+    write_record(options.record, figures, seeds=[options.seed])
 
 
 if __name__ == "__main__":

@@ -77,9 +77,10 @@ def add_baselines(results, task, number, seed):
 def report(results, options, documents):
     """Prints the mean and the standard deviation over the finished folds.
 
-    The first line is for comparison: what always naming the largest class gets right.
+    The first line is for comparison: what always naming the largest class gets right. Returns the
+    means.
     """
-    found, counts = {}, collections.Counter(document.label for document in documents)
+    found, figures, counts = {}, {}, collections.Counter(document.label for document in documents)
     [(label, count)] = counts.most_common(1)
     print(f"always {label}, % right: {100 * count / len(documents):.2f}")
     for pooling in (*options.pooling, *BASELINES):
@@ -93,11 +94,14 @@ def report(results, options, documents):
         if pooling == "attention" and "deciding" in entries[0]:
             mean = np.mean([x["deciding"] for x in entries])
             print(f"  the sentence with the largest weight decides in {mean:.1f}%")
+            figures["largest weight on the deciding sentence, %"] = mean
+        figures[f"{pooling}, % right"] = np.mean([*found[pooling].values()])
     attention = found.pop("attention", {})
     for pooling, scores in found.items():
         gains = [attention[fold] - scores[fold] for fold in attention.keys() & scores]
         if gains:
             print(f"attention over {pooling}: {spread(gains)} points")
+    return figures
 
 
 def spread(values):

@@ -23,6 +23,7 @@ import keras
 
 from examples.common import arguments as types
 from examples.common.files import fingerprint, own_folder, write_text
+from examples.common.records import add_record, write_record
 from examples.common.training import (
     COMPILED,
     Resume,
@@ -38,7 +39,7 @@ from examples.pronunciation.model import ATTENTIONS, Pronouncer, build_model
 
 EPOCH = 250  # steps, after which the dev loss is printed and the state is saved
 # Options that the weights of one model do not depend on.
-FREE = ("data", "output", "ensemble", "backward", "beam", "seed")
+FREE = ("data", "output", "ensemble", "backward", "beam", "seed", "record")
 
 
 def parse(argv=None):
@@ -60,6 +61,7 @@ def parse(argv=None):
     add("--learning-rate", type=types.number, default=2e-3, help="highest; default: 0.002")
     add("--seed", type=types.seed, default=1)
     add("--output", default="output/pronunciation", help="folder for the results")
+    add_record(parser)
     arguments = parser.parse_args(argv)
     if bool(arguments.data) != bool(arguments.language):
         parser.error("--data and --language belong together: give both or none")
@@ -140,6 +142,7 @@ def main(argv=None):
     }
     write_text(output / "summary.json", json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
     report(summary, words["test"], found, output / "test.tsv")
+    write_record(arguments.record, summary, seeds=[x for x, _ in types.members(arguments)])
     save(pronouncer, [word for word, _ in words["test"]], output)
 
 

@@ -26,6 +26,7 @@ import keras
 
 from examples.common import arguments as options
 from examples.common.files import fingerprint, own_folder, write_text
+from examples.common.records import add_record, write_record
 from examples.common.training import Resume, moving_average, seed_model, warmup_cosine
 from examples.question_answering.data import load_data, prepare
 from examples.question_answering.evaluation import answer, report, save, score
@@ -52,6 +53,7 @@ def parse(argv):
     add("--save-every", type=count, default=200, metavar="STEPS", help="the most between saves")
     add("--seed", type=options.seed, default=1)
     add("--output", default="output/answer", help="folder for the results")
+    add_record(parser)
     arguments = parser.parse_args(argv)
     if arguments.data == "":
         parser.error("--data is empty: give a folder, or leave it out for generated passages")
@@ -125,6 +127,7 @@ def main(argv=None):
         *_, baseline = train("none", *given)
         summary["without_attention"] = {name: baseline[name] for name in ("exact_match", "f1")}
     report(summary, sets[1], answers)
+    write_record(arguments.record, summary, seeds=[arguments.seed])
     write_text(output / "summary.json", json.dumps(summary, indent=1, ensure_ascii=False) + "\n")
     # Some questions that have an answer, to show and to compare with the saved model.
     shown = [e for e in sets[1] if answers[e.id] and e.question.strip()][:4]

@@ -29,6 +29,7 @@ import keras
 
 from examples.common import arguments as types
 from examples.common.files import own_folder, write_text
+from examples.common.records import add_record, write_record
 from examples.common.saving import write_model
 from examples.common.training import Resume, explain_ema, moving_average, seed_model, warmup_cosine
 from examples.speech.data import Digits, make_data
@@ -39,7 +40,7 @@ from examples.speech.tones import Tones
 EPOCHS = {"listen": 20, "speak": 40}
 # Options that change no weight.
 FREE = "output", "beam", "lengths", "task", "data", "most_steps", "half_width", "hard", "listener"
-FREE += ("held_out_speaker",)  # the "voices" are without it
+FREE += ("held_out_speaker", "record")  # the "voices" are without it
 
 
 def parse(argv=None):
@@ -65,6 +66,7 @@ def parse(argv=None):
     add("--listener", metavar="FILE", type=pathlib.Path, help="the model.keras that judges `speak`")
     add("--seed", type=types.seed, default=1)
     add("--output", default="output/speech", help="folder for the results")
+    add_record(parser)
     arguments = parser.parse_args(argv)
     digits = arguments.data is not None
     lengths = [4, 5, 30] if digits else [20, 50, 200, 500]
@@ -126,6 +128,7 @@ def run(task, language, arguments, output, listener=None):
         "error": evaluate(task, model, language, arguments, output, listener),
     }
     write_text(output / "summary.json", json.dumps(summary, indent=1) + "\n")
+    return {task: summary}
 
 
 def main(argv=None):
@@ -137,13 +140,14 @@ def main(argv=None):
     voice = language.with_voice(arguments.voice) if arguments.data else language
     output = pathlib.Path(arguments.output)
     tasks = [arguments.task] if arguments.task else list(EPOCHS)
-    folders = {name: own_folder(output / name) for name in tasks}
+    folders, found = {name: own_folder(output / name) for name in tasks}, {}
     if "listen" in tasks:
-        run("listen", language, arguments, folders["listen"])
+        found = run("listen", language, arguments, folders["listen"])
     if "speak" in tasks:
         path = arguments.listener or output / "listen" / "model.keras"
         listener = load_listener(path) if path.exists() else None
-        run("speak", voice, arguments, folders["speak"], listener)
+        found |= run("speak", voice, arguments, folders["speak"], listener)
+    write_record(arguments.record, found, seeds=[arguments.seed])
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ import numpy as np
 
 from examples.common import arguments as options
 from examples.common.files import Results, make_folder, own_folder
+from examples.common.records import add_record, write_record
 from examples.stories.data import FEWEST, Task, load_data
 from examples.stories.evaluation import report, save
 from examples.stories.model import ENCODINGS, JOBS, build_model, model_options, train_all
@@ -60,6 +61,7 @@ def parse(argv):
     add("--seed", type=options.seed, default=1, help="of all random numbers")
     add("--jobs", type=count, default=JOBS, help="processes that train (default: %(default)s)")
     add("--output", default="output/babi", help="folder for the results")
+    add_record(parser)
     arguments = parser.parse_args(argv)
     if arguments.data == "":
         parser.error("--data is empty: give a folder or download, or leave it out to generate some")
@@ -118,6 +120,11 @@ def main(argv=None):
             for x in tasks
         ]
         best[hops] = report(tasks, entries, hops, arguments)
+    figures = {}
+    for hops, entries in best.items():
+        errors = {n: x for entry in entries for n, x in entry["test_errors"].items()}
+        figures[f"{hops} hops, errors in %"] = {"mean": np.mean([*errors.values()]), **errors}
+    write_record(arguments.record, figures, seeds=[arguments.seed])
     for task, entry in zip(tasks, best[arguments.hops[0]], strict=True):
         model, reader = build_model(task.sizes, arguments.hops[0], **model_options(settings))
         model.load_weights(weights / entry["model"])

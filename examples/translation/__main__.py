@@ -30,6 +30,7 @@ import tensorflow as tf
 
 from examples.common.arguments import check_extras, command_line, members, run
 from examples.common.files import fingerprint, own_folder, write_text
+from examples.common.records import write_record
 from examples.common.training import Resume, direction, pair_batches, seed_model, warmup_cosine
 from examples.translation.data import encode, learn_subwords, load_data, make_tokenizers
 from examples.translation.evaluation import bleu_report, judge, report, save
@@ -127,6 +128,9 @@ def main(argv=None):
     write_text(options.output / "translations.txt", "\n".join(translations) + "\n")
     write_text(options.output / "summary.json", json.dumps(summary, indent=1) + "\n")
     report(summary, texts["test"], translations)
+    shares = {"right, %": "exact", "right without attention, %": "exact_without_attention"}
+    percent = {name: 100 * summary[x] for name, x in shares.items() if x in summary}
+    write_record(options.record, {**summary, **percent}, seeds=[x for x, _ in members(options)])
     save(model, subwords, texts["test"][0][:4], search, options)
 
 

@@ -3,10 +3,11 @@
 import pathlib
 
 from examples.common import arguments as types
+from examples.common.records import add_record
 from examples.translation.model import ATTENTIONS
 
 # These change no weight.
-FREE = ("output", "train", "shards", "valid", "test", "ensemble", "backward", "beam")
+FREE = ("record", "output", "train", "shards", "valid", "test", "ensemble", "backward", "beam")
 
 
 def parse(argv=None, description=None):
@@ -36,6 +37,7 @@ def parse(argv=None, description=None):
     add("--smoothing", type=types.share, help="of labels (default: 0; files: 0.1)")
     add("--seed", type=types.seed, default=1)
     add("--output", type=pathlib.Path, default="output/translate", help="folder for the results")
+    add_record(parser)
     options = parser.parse_args(argv)
     files = [options.train or options.shards, options.valid, options.test]
     steps, every = options.steps, options.save_every or min(500, options.steps or 500)

@@ -150,6 +150,30 @@ def test_weights_of_tfa_bahdanau_monotonic(normalize):
     assert_same(layer, arrays, query, value, (weights @ value, weights))
 
 
+def test_weights_of_the_translation_tutorial():
+    """One step of the decoder of TensorFlow's tutorial with `BahdanauAttention`."""
+    W1, W2, V = (keras.layers.Dense(n, bias_initializer="random_normal") for n in (U, U, 1))
+    gru = keras.layers.GRU(DQ, return_sequences=True, return_state=True)
+    hidden, value, x = normal(1, B, DQ), normal(2, B, TK, DK), normal(3, B, 1, 3)
+    scores = numpy(V(keras.ops.tanh(W1(hidden[:, None]) + W2(value))))
+    context, _ = read(scores[:, None, :, 0], value)
+    _, expected = gru(np.concatenate([context, x], axis=-1), initial_state=hidden)
+    decoder = AttentionRNN(keras.layers.GRUCell(DQ), BahdanauAttention(U, use_bias=True))
+    decoder(x, value)
+    named = {
+        "query_kernel": W1.kernel,
+        "key_kernel": W2.kernel,
+        "bias": W1.bias + W2.bias,
+        "score_vector": V.kernel[:, 0],
+    }
+    for weight in decoder.attention.weights:
+        weight.assign(named[weight.name])
+    kernel, recurrent_kernel, bias = gru.get_weights()
+    kernel = np.concatenate([kernel[DK:], kernel[:DK]])
+    decoder.cell.set_weights([kernel, recurrent_kernel, bias])
+    assert_close(decoder(x, value, initial_state=hidden, memory_mask=MASK)[:, 0], numpy(expected))
+
+
 class WithLayer(BahdanauAttention):
     """The attention of docs/howto/migrate.md, whose output is a linear layer of TFA's wrapper."""
 

@@ -22,7 +22,7 @@ def text_of(page):
 
 
 # These pages take longest, and other tests run what they show.
-LONG = [f"docs/howto/{name}.md" for name in ("decode", "quantise", "serve", "tune")]
+LONG = [f"docs/howto/{name}.md" for name in ("decode", "quantise", "tune")]
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,32 @@ def a_new_process_loads_the_model():
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert found.stdout.splitlines()[-1] == "[[5 6 7 8 9 2]]"
+
+
+@pytest.mark.slow
+def test_the_page_on_devices_trains_on_simulated_ones(tmp_path):
+    pytest.importorskip("jax", reason="JAX is not installed")
+    page = text_of("docs/howto/devices.md")
+    script, mirrored, simulate, split = re.findall(
+        r"^```{code-block} python\n(.*?)^```", page, re.DOTALL | re.MULTILINE
+    )
+
+    def run(code, backend, **settings):
+        code = code.replace("epochs=3", "epochs=1").replace("4096", "128")
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": backend} | settings
+        environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # most of the time compiles
+        command = [sys.executable, "-c", code]
+        options = {"env": environment, "capture_output": True, "text": True, "check": True}
+        return subprocess.run(command, cwd=tmp_path, **options).stdout.splitlines()[-1]
+
+    mirrored = mirrored.replace("Strategy()", 'Strategy(["CPU:0", "CPU:1"])')
+    check = "\nprint(strategy.num_replicas_in_sync)"
+    definitions, _, _ = script.partition("keras.distribution")
+    assert run(simulate + definitions + mirrored + check, "tensorflow") == "2"
+    check = "\nprint(keras.distribution.distribution().device_mesh.shape)"
+    jax = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "4"}
+    assert run(script + check, "jax", **jax) == "(4,)"
+    assert run(split + check, "jax", **jax) == "(2, 2)"
 
 
 @pytest.mark.parametrize("page", PAGES)

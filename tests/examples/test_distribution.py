@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -175,14 +174,3 @@ def test_sizes_that_do_not_fit_are_refused():
     printed = finish(start("-c", REFUSED, *lines, JAX_NUM_CPU_DEVICES="4"))
     for message in lines.values():
         assert message in printed
-
-
-@pytest.mark.slow
-def test_the_code_of_the_page_runs():
-    page = (ROOT / "docs" / "howto" / "devices.md").read_text(encoding="utf-8")
-    mirrored, *sharded = re.findall(r"```{code-block} python\n(.*?)```", page, re.DOTALL)
-    check = "print(strategy.num_replicas_in_sync)"
-    assert "2" in finish(start("-c", mirrored + check, backend="tensorflow"))
-    check = "print(keras.distribution.distribution().device_mesh.shape)"
-    for code, shape in zip(sharded, ("(4,)", "(2, 2)"), strict=True):
-        assert shape in finish(start("-c", code + check, JAX_NUM_CPU_DEVICES="4"))
