@@ -362,3 +362,98 @@ def assert_refused(call, *fragments):
     assert error.type is not RuntimeError or "automatically build the model" in str(error.value)
     for fragment in fragments[1:]:
         assert fragment in str(error.value)
+
+
+def padded(x, places, fill, axis=1):
+    """An array with entries inserted before these places, which hold the fills in turn."""
+    kept = np.insert(np.ones(x.shape[axis], bool), places, False)
+    kept = np.expand_dims(kept, [n for n in range(x.ndim) if n != axis])
+    long = np.insert(x, places, 0, axis=axis)
+    return np.where(kept, long, np.resize(fill, long.shape)).astype(x.dtype)
+
+
+def assert_masking_is_truncating(layer, call, inputs, hidden, places, axis=1, dtype="float64"):
+    """Masked padding changes neither outputs nor gradients; its weights and gradients are zero.
+
+    Args:
+        layer: the layer that is called.
+        call: a function of the inputs and of a mask, or None, that returns a list.
+        inputs: arrays without padding.
+        hidden: the numbers of the inputs that the mask belongs to.
+        places: where padding is inserted in them. The padded axis gets a size of its own.
+        axis: the axis that gets the padding.
+        dtype: of the inputs.
+    """
+    first = inputs[hidden[0]]
+    kept = np.insert(np.ones(first.shape[axis], bool), places, False)
+    mask = np.insert(np.ones(first.shape[:-1], bool), places, False, axis=axis)
+    outputs, expected = gradients(layer, lambda *x: call(*x, None), inputs)
+
+    def at(x, chosen):
+        return selected(x, chosen, tuple(x.shape).index(len(kept)))
+
+    def masked(*x):
+        return [at(y, kept) if len(kept) in y.shape else y for y in call(*x, mask)]
+
+    for fill in (0.0, np.nan, [0.0, np.inf, np.nan, -np.inf, 3.0]):
+        long = [padded(x, places, fill, axis) if n in hidden else x for n, x in enumerate(inputs)]
+        rest = [at(y, ~kept) for y in call(*map(tensor, long), mask) if len(kept) in y.shape]
+        assert rest
+        assert not any(numpy(x).any() for x in rest)
+        masked_outputs, found = gradients(layer, masked, long)
+        for n in hidden:
+            assert not numpy(selected(found[n], ~kept, axis)).any()
+            found[n] = selected(found[n], kept, axis)
+        assert_all_close([*masked_outputs, *found], [*outputs, *expected], dtype)
+
+
+def assert_dropout_is_for_training(make, inputs, **options):
+    """In training every call drops other weights; what a layer returns is those before dropout.
+
+    `make()` returns a layer with random weights and dropout, always the same.
+    """
+    layer, twin = make(), make()
+
+    def call(layer, **training):
+        found = layer(*inputs, **options, **training, return_attention_scores=True)
+        return [numpy(x) for x in keras.tree.flatten(found)]
+
+    quiet, *weights = call(layer)
+    assert np.array_equal(call(layer, training=False)[0], quiet)
+    results = [call(layer, training=True) for _ in range(2)]
+    first, second = (x[0] for x in results)
+    assert not np.isclose(first, quiet).all()
+    assert not np.isclose(first, second).all()
+    for _, *same in results:
+        assert all(np.array_equal(x, y) for x, y in zip(same, weights, strict=True))
+    for wanted in (first, second):
+        assert np.array_equal(call(twin, training=True)[0], wanted)
+
+
+def assert_drops(read, weights, rate=0.4):
+    """What was read are the weights, of which dropout has dropped this share and scaled the rest.
+
+    Returns where it dropped them.
+    """
+    ratio = numpy(read) / numpy(weights)
+    dropped = ratio == 0
+    np.testing.assert_allclose(ratio[~dropped], 1 / (1 - rate), rtol=1e-4)
+    # Three standard deviations of the mean of so many draws.
+    assert abs(dropped.mean() - rate) < 3 * np.sqrt(rate * (1 - rate) / dropped.size)
+    return dropped
+
+
+def assert_steps_equal_the_call(decoder, sequences, memory, mask=None, dtype="float32"):
+    """Steps of a decoder, or of a stack, return what one call does. Returns the last state."""
+    sequences, memory = keras.tree.map_structure(tensor, [sequences, memory])
+    masks = {} if mask is None else {"memory_mask": keras.tree.map_structure(tensor, mask)}
+    outputs, *_, weights = decoder(sequences, memory, **masks, return_attention_scores=True)
+    prepared = decoder.prepare(memory, **masks)
+    state = decoder.get_initial_state(prepared)
+    for i in range(sequences.shape[1]):
+        output, state, align = decoder.step(sequences[:, i], state, prepared)
+        found = keras.tree.flatten([output, align])
+        expected = keras.tree.flatten([outputs, weights])
+        assert_all_close(found, [x[:, i] for x in expected], dtype)
+    assert numpy(state.position).tolist() == [sequences.shape[1]] * len(sequences)
+    return state

@@ -85,11 +85,6 @@ def test_a_masking_layer_marks_too():
         CALLS["value"](query(), memory, None)
 
 
-def test_the_query_of_an_attention_may_be_padded():
-    _, states = encoded(layers.Embedding(5, 4, mask_zero=True))
-    BahdanauAttention(3)(states, query())
-
-
 def test_default_names_are_not_used_up():
     keras.backend.clear_session()
     _, memory = encoded(layers.Embedding(5, 4, mask_zero=True))
@@ -99,46 +94,55 @@ def test_default_names_are_not_used_up():
     assert keras.Model(sources, outputs).name == "functional"
 
 
-OTHER_STEPS = {
-    "the output of an attention": lambda words, rnn: BahdanauAttention(3)(
-        query(), rnn(words), value_mask=keras.Input((None,), dtype="bool")
-    ),
-    "a last state": lambda words, rnn: rnn(layers.RepeatVector(4)(layers.LSTM(6)(words))),
-    "a category": lambda words, rnn: layers.Concatenate()(
-        [rnn(keras.Input((3, 4))), layers.RepeatVector(3)(layers.GlobalMaxPooling1D()(words))]
-    ),
-    "a convolution": lambda words, rnn: rnn(layers.Conv1D(3, 3, strides=2)(words)),
-}
+def masked_encoding():
+    return encoded(layers.Embedding(5, 4, mask_zero=True))[1]
 
 
-@pytest.mark.parametrize("make", OTHER_STEPS.values(), ids=OTHER_STEPS)
-def test_steps_that_are_not_those_of_the_embedding(make):
-    """The mask of the embedding would not fit, so there is nothing to warn of."""
+def steps_of(make):
+    """The steps of a recurrent layer behind others, which are not those of the embedding."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*does not support masking")
         words = layers.Embedding(5, 4, mask_zero=True)(keras.Input((None,), dtype="int32"))
-        memory = make(words, gru(drops=True))
-    AttentionPooling(3)(memory)
+        return AttentionPooling(3)(make(words, gru(drops=True)))
 
 
-def test_two_layers_of_one_name_are_no_reason_to_fail():
-    _, memory = encoded(layers.Embedding(5, 4, mask_zero=True))
-    again = layers.Dense(4, name="encoder")(memory)
-    AttentionPooling(3)(again)
+NO_REASON = {
+    "the query of an attention": lambda: BahdanauAttention(3)(masked_encoding(), query()),
+    "an attention mask": lambda: BahdanauAttention(3)(
+        query(), masked_encoding(), attention_mask=keras.Input((None, None), dtype="bool")
+    ),
+    "two layers of one name": lambda: AttentionPooling(3)(
+        layers.Dense(4, name="encoder")(masked_encoding())
+    ),
+    "a tensor from nowhere": lambda: BahdanauAttention(3)(
+        *[keras.KerasTensor((None, None, 6))] * 2
+    ),
+    "the output of an attention": lambda: steps_of(
+        lambda words, rnn: BahdanauAttention(3)(
+            query(), rnn(words), value_mask=keras.Input((None,), dtype="bool")
+        )
+    ),
+    "a last state": lambda: steps_of(
+        lambda words, rnn: rnn(layers.RepeatVector(4)(layers.LSTM(6)(words)))
+    ),
+    "a category": lambda: steps_of(
+        lambda words, rnn: layers.Concatenate()(
+            [rnn(keras.Input((3, 4))), layers.RepeatVector(3)(layers.GlobalMaxPooling1D()(words))]
+        )
+    ),
+    "a convolution": lambda: steps_of(
+        lambda words, rnn: rnn(layers.Conv1D(3, 3, strides=2)(words))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NO_REASON)
+def test_no_reason_to_warn(name):
+    """Padding may be there, is hidden in another way, or has a mask that would not fit."""
+    NO_REASON[name]()
 
 
 def test_an_encoder_may_be_a_model():
     encoder = keras.Model(*encoded(layers.Embedding(5, 4, mask_zero=True)), name="reader")
     with pytest.warns(UserWarning, match="such as 'encoder' do not propagate"):
         AttentionPooling(3)(encoder(keras.Input((None,), dtype="int32")))
-
-
-def test_padding_that_an_attention_mask_hides():
-    _, memory = encoded(layers.Embedding(5, 4, mask_zero=True))
-    pairs = keras.Input((None, None), dtype="bool")
-    BahdanauAttention(3)(query(), memory, attention_mask=pairs)
-
-
-def test_a_tensor_may_come_from_nowhere():
-    vectors = keras.KerasTensor((None, None, 6))
-    assert BahdanauAttention(3)(vectors, vectors).shape == (None, None, 6)

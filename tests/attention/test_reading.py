@@ -12,20 +12,27 @@ from keras_attention import AttentionRNN, LuongAttention
 from keras_attention.attention import scoring
 from keras_attention.ops.windows import dispatch as ways
 from tests import fast
-from tests.helpers import AnyCell, assert_all_close, assert_close, lengths_mask, normal, numpy
+from tests.backends import graphs
+from tests.helpers import (
+    AnyCell,
+    assert_all_close,
+    assert_close,
+    lengths_mask,
+    normal,
+    numpy,
+    randomize,
+)
 
 SIZES = B, TQ, TK, D = 2, 5, 43, 3
 # Values of MIN_LENGTH_RATIO that make every memory long, or short.
 LONG, SHORT = ({compiled: limit for compiled in (True, False)} for limit in (0, 10**6))
 
 
-def make_layer(score, alignment, dtype="float64", **options):
+def make_layer(score, alignment, dtype="float64", kind=LuongAttention, **options):
     length = {"max_length": 47} if score == "location" else {}
-    layer = LuongAttention(score, alignment, half_width=2, dtype=dtype, **length, **options)
+    layer = kind(score, alignment, half_width=2, dtype=dtype, **length, **options)
     layer.build((None, None, D), (None, None, D))
-    for n, weight in enumerate(layer.trainable_weights):
-        weight.assign(2 * normal([7, n], *weight.shape))
-    return layer
+    return randomize(layer, 7, scale=2)
 
 
 def run(layer, jit, masks, unknown=False, weights_too=True):
@@ -61,6 +68,19 @@ MASKS = {
 }
 
 
+@pytest.fixture
+def assert_same(monkeypatch):
+    """A function that compares a call that reads all scores with one that reads windows."""
+
+    def compare(wide, narrow=None, ratio=LONG):
+        monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
+        expected = [numpy(x) for x in wide()]
+        monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", ratio)
+        assert_all_close((narrow or wide)(), expected)
+
+    return compare
+
+
 @pytest.mark.parametrize("jit", [None, False, True], ids=["eager", "graph", "XLA"])
 @pytest.mark.parametrize("masks", MASKS)
 @pytest.mark.parametrize(
@@ -68,13 +88,9 @@ MASKS = {
     list(itertools.product(["dot", "general", "concat", "location"], ["local-m", "local-p"])),
 )
 @pytest.mark.each_value
-def test_both_ways_are_the_same(score, alignment, masks, jit, monkeypatch):
-    layer = make_layer(score, alignment)
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
-    expected = run(layer, None, MASKS[masks])
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
-    for x, y in zip(run(layer, jit, MASKS[masks]), expected, strict=True):
-        assert_close(x, numpy(y))
+def test_both_ways_are_the_same(score, alignment, masks, jit, assert_same):
+    layer, masks = make_layer(score, alignment), MASKS[masks]
+    assert_same(lambda: run(layer, None, masks), lambda: run(layer, jit, masks))
 
 
 @pytest.mark.parametrize("score", ["general", "concat"])
@@ -82,14 +98,43 @@ def test_both_ways_are_the_same(score, alignment, masks, jit, monkeypatch):
 @pytest.mark.parametrize("weights_too", [False, True])
 @pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
 @pytest.mark.each_value
-def test_unknown_lengths(score, jit, weights_too, worthwhile, monkeypatch):
-    layer = make_layer(score, "local-p")
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
-    expected = run(layer, None, MASKS["padding"], weights_too=weights_too)
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", worthwhile)
-    found = run(layer, jit, MASKS["padding"], unknown=True, weights_too=weights_too)
-    for x, y in zip(found, expected, strict=True):
-        assert_close(x, numpy(y))
+def test_unknown_lengths(score, jit, weights_too, worthwhile, assert_same):
+    layer, options = make_layer(score, "local-p"), {"weights_too": weights_too}
+    assert_same(
+        lambda: run(layer, None, MASKS["padding"], **options),
+        lambda: run(layer, jit, MASKS["padding"], unknown=True, **options),
+        worthwhile,
+    )
+
+
+class Squaring(LuongAttention):
+    def weigh(self, scores, mask):
+        return super().weigh(scores, mask) ** 2
+
+
+class Distance(LuongAttention):
+    def score(self, query, key):
+        return -ops.sum(ops.square(ops.expand_dims(query, 2) - ops.expand_dims(key, 1)), -1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "jit", "unknown"),
+    [
+        (Squaring, {}, False, True),
+        (Distance, {}, None, False),
+        pytest.param(LuongAttention, {"units": 7}, True, False, marks=pytest.mark.slow),
+        *(
+            pytest.param(kind, options, jit, False, marks=pytest.mark.exhaustive)
+            for kind, options, jit in (
+                (Squaring, {}, False),
+                (LuongAttention, {"normalizer": "sparsemax"}, True),
+            )
+        ),
+    ],
+)
+def test_subclasses_and_other_options(kind, options, jit, unknown, assert_same):
+    layer = make_layer("dot", "local-p", kind=kind, **options)
+    assert_same(lambda: run(layer, None, {}), lambda: run(layer, jit, {}, unknown))
 
 
 @pytest.mark.parametrize("jit", [False, True])
@@ -105,19 +150,6 @@ def test_the_way_is_chosen_when_the_graph_runs(jit, monkeypatch):
     for length, is_long in ((20, False), (21, True)):
         context = numpy(graph(normal(1, B, TQ, D), normal(2, B, length, D)))
         assert context.any() != is_long
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "options", fast([{"normalizer": "sparsemax"}, {"units": 7}], [{"units": 7}], slow=0)
-)
-def test_other_options(options, monkeypatch):
-    layer = make_layer("general", "local-p", **options)
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
-    expected = run(layer, None, {})
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
-    for x, y in zip(run(layer, True, {}), expected, strict=True):
-        assert_close(x, numpy(y))
 
 
 @pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
@@ -155,6 +187,11 @@ def assert_graph_differentiates(layer, jit=None):
         assert_close(x, numpy(y))
 
 
+def decoder_of(score, alignment):
+    attention = LuongAttention(score, alignment, half_width=2, dtype="float64")
+    return AttentionRNN(keras.layers.GRUCell(7, dtype="float64"), attention, query="previous")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("score", ["dot", "general", "concat"])
 @pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
@@ -162,8 +199,16 @@ def assert_graph_differentiates(layer, jit=None):
 @pytest.mark.each_value
 def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, jit, monkeypatch):
     monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", worthwhile)
-    layer = make_layer(score, "local-p")
-    assert_graph_differentiates(layer, jit)
+    assert_graph_differentiates(make_layer(score, "local-p"), jit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alignment", ["global", "local-p"])
+@pytest.mark.parametrize("score", ["general", "concat"])
+@pytest.mark.each_value
+def test_a_tape_around_the_graph_of_a_decoder(score, alignment, monkeypatch):
+    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
+    assert_graph_differentiates(decoder_of(score, alignment))
 
 
 @pytest.mark.slow
@@ -208,10 +253,11 @@ def test_second_derivatives(score, jit, monkeypatch):
             total = tf.add_n([tf.reduce_sum(tf.square(x)) for x in first])
         return outer.gradient(total, (query, value))
 
+    compiled = tf.function(penalty, jit_compile=jit)
     monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
     expected = penalty(query, value)
     monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
-    for x, y in zip(tf.function(penalty, jit_compile=jit)(query, value), expected, strict=True):
+    for x, y in zip(compiled(query, value), expected, strict=True):
         np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=1e-10)
 
 
@@ -236,33 +282,6 @@ def test_the_gradient_of_a_score_of_unknown_length_is_compiled_as_the_score_is()
     assert [compiled_functions(None, backward) for backward in (False, True)] == [0, 0]
 
 
-@pytest.mark.parametrize("unknown", fast([False, True], [True]))
-def test_a_subclass_that_weighs_in_its_own_way(unknown, monkeypatch):
-    class Squaring(LuongAttention):
-        def weigh(self, scores, mask):
-            return super().weigh(scores, mask) ** 2
-
-    layer = Squaring("dot", "local-p", half_width=2, dtype="float64")
-    layer.build((None, None, D), (None, None, D))
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
-    expected = run(layer, None, {})
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
-    for x, y in zip(run(layer, False, {}, unknown), expected, strict=True):
-        assert_close(x, numpy(y))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alignment", ["global", "local-p"])
-@pytest.mark.parametrize("score", ["general", "concat"])
-@pytest.mark.each_value
-def test_a_tape_around_the_graph_of_a_decoder(score, alignment, monkeypatch):
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
-    attention = LuongAttention(score, alignment, half_width=2, dtype="float64")
-    cell = keras.layers.GRUCell(7, dtype="float64")
-    decoder = AttentionRNN(cell, attention, query="previous")
-    assert_graph_differentiates(decoder)
-
-
 def test_a_loop_keeps_no_copy_of_the_memory(monkeypatch):
     monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
     attention = LuongAttention("general", "local-p", half_width=2)
@@ -275,31 +294,14 @@ def test_a_loop_keeps_no_copy_of_the_memory(monkeypatch):
         return tape.gradient(output, [weight.value for weight in decoder.trainable_weights])
 
     graph = step.get_concrete_function(tf.zeros((2, 5, 3)), tf.zeros((2, 211, 17))).graph
-    functions = [graph._get_function(name).graph for name in graph._functions]
     kept = [
         operation.inputs[1].shape
-        for one in functions
+        for one in graphs(graph)[1:]
         for operation in one.get_operations()
         if operation.type == "TensorListPushBack"
     ]
     assert kept
     assert not [shape for shape in kept if shape.rank and 211 in shape]
-
-
-def test_a_score_of_a_subclass_is_used(monkeypatch):
-    class Distance(LuongAttention):
-        def score(self, query, key):
-            return -keras.ops.sum(
-                keras.ops.square(keras.ops.expand_dims(query, 2) - keras.ops.expand_dims(key, 1)),
-                -1,
-            )
-
-    layer = Distance("dot", "local-m", half_width=2, dtype="float64")
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
-    expected = run(layer, None, {})
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
-    for x, y in zip(run(layer, None, {}), expected, strict=True):
-        assert_close(x, numpy(y))
 
 
 @pytest.mark.parametrize("alignment", ["local-m", "local-p"])
@@ -315,18 +317,6 @@ def test_dropout_in_windows(alignment, monkeypatch):
 
 
 HALVES = ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"]
-
-
-@pytest.mark.parametrize("policy", HALVES)
-def test_other_dtypes(policy, monkeypatch):
-    outputs = []
-    for worthwhile in (SHORT, LONG):
-        monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", worthwhile)
-        keras.utils.set_random_seed(1)
-        layer = LuongAttention("general", "local-p", half_width=2, dtype=policy)
-        outputs.append(layer(normal(1, B, TQ, D), normal(2, B, TK, D)))
-        assert outputs[-1].dtype == layer.compute_dtype
-    assert_close(outputs[0], numpy(outputs[1]), policy)
 
 
 @pytest.mark.parametrize("policy", HALVES)
@@ -372,7 +362,7 @@ def test_long_memories_are_read_window_by_window(score, alignment):
         return tape.gradient(output, (query, value))
 
     graph = step.get_concrete_function(tf.zeros((1, queries, D)), tf.zeros((1, steps, D))).graph
-    functions = [graph, *(graph._get_function(n).graph for n in graph._functions)]
+    functions = graphs(graph)
     shapes = [x.shape for one in functions for op in one.get_operations() for x in op.outputs]
     pairs = [shape for shape in shapes if shape.rank and queries in shape and steps in shape]
     assert len(functions) > 1
@@ -381,19 +371,15 @@ def test_long_memories_are_read_window_by_window(score, alignment):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("alignment", fast(["local-p", "local-m"], ["local-p"]))
-def test_a_decoder_with_local_attention(alignment, monkeypatch):
+def test_a_decoder_with_local_attention(alignment, assert_same):
     """In its loop, with and without weights, the decoder is the same as with all scores."""
     x, memory = normal(1, B, TQ, 7), normal(2, B, TK, D)
-    found = []
-    for worthwhile in (SHORT, LONG):
-        monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", worthwhile)
+
+    def both():
         keras.utils.set_random_seed(5)
-        attention = LuongAttention("general", alignment, half_width=2, dtype="float64")
-        cell = keras.layers.GRUCell(11, dtype="float64")
-        decoder = AttentionRNN(cell, attention, query="previous")
+        decoder = decoder_of("general", alignment)
         outputs, weights = decoder(x, memory, return_attention_scores=True)
-        alone = tf.function(decoder, jit_compile=True)(x, memory)
-        assert_close(alone, numpy(outputs))
-        found.append((numpy(outputs), numpy(weights)))
-    for a, b in zip(*found, strict=True):
-        assert_close(a, b)
+        assert_close(tf.function(decoder, jit_compile=True)(x, memory), numpy(outputs))
+        return outputs, weights
+
+    assert_same(both)

@@ -5,82 +5,28 @@ import itertools
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
-from keras_attention import AttentionRNN, LocationSensitiveAttention, beam_search
+from keras_attention import AttentionRNN, LocationSensitiveAttention
 from tests import fast
-from tests.backends import compiled, on_tensorflow, tensor
+from tests.backends import on_tensorflow
+from tests.decoder.cases import assert_beams_carry_states
 from tests.helpers import (
-    DTYPES,
     DV,
-    MASKS,
     RECURRENT,
     TK,
     TQ,
     B,
+    assert_all_close,
     assert_close,
-    assert_equals_the_paper,
-    assert_gradients,
-    assert_refused,
+    assert_steps_equal_the_call,
     gradients,
     lengths_mask,
     normal,
     numpy,
 )
-from tests.oracles import attend
 
-every_mechanism = pytest.mark.parametrize("name", RECURRENT)
 FEW = "location", "forward, agent", "gmm V2b"  # weights, a pair, and centres as states
 few_mechanisms = pytest.mark.parametrize("name", fast(RECURRENT, FEW))
-
-
-@every_mechanism
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.each_value
-def test_equals_the_paper(name, dtype, jit):
-    # The density of a Gaussian magnifies the rounding errors of its centre, and may be above one.
-    options = {"before": 1, "scaled": True} if name.startswith("gmm") else {}
-    assert_equals_the_paper(RECURRENT[name], dtype, jit, **options)
-
-
-@few_mechanisms
-def test_gradients_are_those_of_the_paper(name):
-    mechanism = RECURRENT[name]
-    layer = mechanism.built(dtype="float64")
-
-    def oracle(inputs, weights):
-        return attend(mechanism.row(layer, weights), *inputs, **MASKS)
-
-    def call(*inputs):
-        return layer(*inputs, **MASKS, return_attention_scores=True)
-
-    assert_gradients(layer, call, mechanism.tensors(), oracle)
-
-
-@every_mechanism
-def test_single_steps_equal_the_whole(name):
-    mechanism = RECURRENT[name]
-    layer = mechanism.built(dtype="float64")
-    query, value, key = map(tensor, mechanism.tensors())
-    mask = tensor(MASKS["value_mask"])
-    expected = layer(query, value, key, value_mask=mask, return_attention_scores=True)
-    memory, state = layer.prepare(value, key, mask), None
-    for i in range(TQ):
-        output, state, weights = layer.attend(query[:, i], memory, state)
-        assert_close(output, numpy(expected[0][:, i]))
-        assert_close(weights, numpy(expected[1][:, i]))
-
-
-@few_mechanisms
-def test_nan_in_padding_has_no_effect(name):
-    mechanism = RECURRENT[name]
-    layer = mechanism.built(dtype="float64")
-    inputs = mechanism.tensors()
-    spoiled = [np.array(x) for x in inputs]
-    for x, mask in zip(spoiled, [MASKS["query_mask"], *[MASKS["value_mask"]] * 2], strict=True):
-        x[~mask] = np.nan
-    assert_close(layer(*map(tensor, spoiled), **MASKS), numpy(layer(*inputs, **MASKS)))
 
 
 @few_mechanisms
@@ -190,16 +136,6 @@ def test_a_window_of_an_empty_batch(name):
     assert layer(np.ones((0, TQ, 3)), np.ones((0, TK, DV))).shape == (0, TQ, DV)
 
 
-@pytest.mark.parametrize("half_width", [0, -1, 2.0, True])
-def test_a_wrong_half_width(half_width):
-    assert_refused(
-        lambda: LocationSensitiveAttention(3, half_width=half_width),
-        "`half_width`",
-        "a positive integer",
-        f"received {half_width!r}",
-    )
-
-
 @few_mechanisms
 @pytest.mark.parametrize("half_width", [None, 2])
 @pytest.mark.each_value
@@ -210,18 +146,9 @@ def test_in_a_decoder(name, half_width):
     decoder = AttentionRNN(keras.layers.GRUCell(11), attention, return_state=True)
     sequences, memory = normal(1, B, 5, 3, dtype="float32"), normal(2, B, TK, DV, dtype="float32")
     mask = lengths_mask([5, 7], TK)
-    outputs, last, *kept, weights = decoder(
-        sequences, memory, memory_mask=mask, return_attention_scores=True
-    )
-    prepared = decoder.prepare(ops.convert_to_tensor(memory), ops.convert_to_tensor(mask))
-    state = decoder.get_initial_state(prepared)
-    for i in range(5):
-        output, state, read = decoder.step(ops.convert_to_tensor(sequences[:, i]), state, prepared)
-        assert_close(output, numpy(outputs[:, i]), "float32")
-        assert_close(read, numpy(weights[:, i]), "float32")
-    found = [state.cells[0], *keras.tree.flatten(state.attention)]
-    for x, y in zip(found, [last, *kept], strict=True):
-        assert_close(x, numpy(y), "float32")
+    _, *last = decoder(sequences, memory, memory_mask=mask)
+    state = assert_steps_equal_the_call(decoder, sequences, memory, mask)
+    assert_all_close([*state.cells, *keras.tree.flatten(state.attention)], last, "float32")
 
 
 @on_tensorflow
@@ -235,30 +162,6 @@ def test_in_a_decoder(name, half_width):
     ],
 )
 def test_each_beam_carries_its_own_state(name, jit):
-    """A call with the tokens of a hypothesis returns the same weights as the search."""
-    vocabulary, start, end = 7, 2, 1
-    double = {"dtype": "float64"}
-    decoder = AttentionRNN(keras.layers.GRUCell(11, **double), RECURRENT[name].make(**double))
-    embed = keras.layers.Embedding(vocabulary, 3, **double)
-    head = keras.layers.Dense(vocabulary, **double)
-    memory = normal(2, B, TK, DV)
-    head(decoder(embed(np.zeros((B, 1))), memory))
-    for layer in (embed, decoder, head):
-        layer.set_weights([3 * x for x in layer.get_weights()])
-
-    def step(tokens, state, memory):
-        output, state, weights = decoder.step(embed(tokens), state, memory)
-        return head(output), state, weights
-
-    def search(memory):
-        prepared = decoder.prepare(memory)
-        tokens = {"start_token": start, "end_token": end, "max_length": 9}
-        state = decoder.get_initial_state(prepared)
-        return beam_search(step, state, prepared, beam_width=3, **tokens)
-
-    found = compiled(search, jit)(tensor(memory))
-    for k in range(3):
-        words = np.concatenate([np.full((B, 1), start), numpy(found.tokens)[:, k, :-1]], 1)
-        _, weights = decoder(embed(words), memory, return_attention_scores=True)
-        for b, length in enumerate(numpy(found.lengths).astype(int)[:, k]):
-            assert_close(numpy(found.weights)[b, k, :length], numpy(weights)[b, :length])
+    attention = RECURRENT[name].make(dtype="float64")
+    options = {"width": 3, "length": 9, "jit": jit, "spread": 1}
+    assert_beams_carry_states(attention, normal(2, B, TK, DV), **options)

@@ -13,7 +13,21 @@ from keras_attention import (
 from keras_attention.attention import Window
 from tests import fast
 from tests.backends import on_tensorflow, tensor
-from tests.helpers import DQ, DV, TK, TQ, AnyCell, B, assert_close, assert_refused, normal, numpy
+from tests.decoder.test_cells import Counting
+from tests.helpers import (
+    DQ,
+    DV,
+    TK,
+    TQ,
+    AnyCell,
+    B,
+    assert_all_close,
+    assert_close,
+    assert_refused,
+    assert_steps_equal_the_call,
+    normal,
+    numpy,
+)
 from tests.past_weights import PastWeightsAttention
 
 T, D, H = 5, 3, 11
@@ -43,6 +57,18 @@ def inputs():
     return normal(1, B, TQ, DQ, dtype="float32"), normal(2, B, TK, DV, dtype="float32")
 
 
+def decoded():
+    """The sequences and the memory of a decoder."""
+    return normal(1, B, T, D, dtype="float32"), inputs()[1]
+
+
+def called(layer):
+    """A query, and a memory that a layer has prepared after its first call."""
+    query, value = inputs()
+    layer(query, value)
+    return tensor(query), layer.prepare(tensor(value))
+
+
 @pytest.mark.parametrize("training", [False, True])
 def test_advance_may_do_everything(training):
     query, value = inputs()
@@ -61,7 +87,7 @@ def test_a_nested_state_in_a_decoder(options, graph):
     """The state of any nesting and dtype, and the flag of training, reach the attention."""
     import tensorflow as tf
 
-    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
+    sequences, memory = decoded()
     layer = AttentionRNN(
         keras.layers.GRUCell(H), Steps(), output_mode="attention", return_state=True, **options
     )
@@ -87,24 +113,16 @@ class Switched(PastWeightsAttention):
         return state[0] + weights, weights > 0.2
 
 
-def test_a_boolean_state_continues():
-    layer = AttentionRNN(keras.layers.GRUCell(H), Switched(), return_state=True)
-    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
+@pytest.mark.parametrize("attention", [PastWeightsAttention, Switched])
+def test_the_state_of_a_call_continues_in_the_next(attention):
+    layer = AttentionRNN(keras.layers.GRUCell(H), attention(), return_state=True)
+    sequences, memory = decoded()
+    whole, *last = layer(sequences, memory)
     first, *state = layer(sequences[:, :2], memory)
-    rest, *_ = layer(sequences[:, 2:], memory, initial_state=state)
-    assert_close(ops.concatenate([first, rest], 1), numpy(layer(sequences, memory)[0]), "float32")
-
-
-class Counting(keras.layers.GRUCell):
-    """Counts its steps."""
-
-    def build(self, input_shape):
-        super().build(input_shape)
-        self.count = self.add_weight((), "zeros", name="count", trainable=False, autocast=False)
-
-    def call(self, inputs, states, training=False):
-        self.count.assign(self.count + 1)
-        return super().call(inputs, states, training=training)
+    rest, *again = layer(sequences[:, 2:], memory, initial_state=state)
+    assert_all_close([ops.concatenate([first, rest], 1), *again], [whole, *last], "float32")
+    fresh, *_ = layer(sequences[:, 2:], memory, initial_state=state[:1])
+    assert np.abs(numpy(fresh) - numpy(rest)).max() > 1e-3
 
 
 @on_tensorflow
@@ -112,30 +130,19 @@ class Counting(keras.layers.GRUCell):
 def test_a_cell_may_assign_its_weights(graph):
     import tensorflow as tf
 
-    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
+    sequences, memory = decoded()
     for attention in (PastWeightsAttention(), Noisy()):
         layer = AttentionRNN(Counting(H), attention)
         layer.build(sequences.shape, memory.shape)
+        layer.cell.steps.assign(0.0)
         call = tf.function(layer, autograph=False) if graph else layer
         call(sequences, memory, training=True)
-        assert int(layer.cell.count) == T
+        assert int(layer.cell.steps) == T
 
 
 def test_shapes_before_the_layer_is_built():
     layer = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention(), return_state=True)
     assert layer.compute_output_shape((B, T, D), (B, TK, DV)) == [(B, T, H), (B, H), (B, TK)]
-
-
-def test_the_state_of_a_call_continues_in_the_next():
-    layer = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention(), return_state=True)
-    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
-    outputs, *_ = layer(sequences, memory)
-    first, *state = layer(sequences[:, :2], memory)
-    rest, *last = layer(sequences[:, 2:], memory, initial_state=state)
-    assert_close(ops.concatenate([first, rest], 1), numpy(outputs), "float32")
-    assert_close(numpy(last[-1]).sum(-1), np.full(B, T), "float32")
-    fresh, *_ = layer(sequences[:, 2:], memory, initial_state=state[:1])
-    assert np.abs(numpy(fresh) - numpy(rest)).max() > 1e-3
 
 
 @pytest.mark.parametrize("options", [{}, {"query": "current"}])
@@ -200,71 +207,49 @@ def test_dropout_in_a_decoder_drops_the_memory_once():
     assert set(np.round(factor, 4).flat) == {0.0, 2.0}
 
 
-@pytest.mark.slow
-@on_tensorflow
-def test_a_model_is_saved(tmp_path):
-    import tensorflow as tf
-
-    given = [keras.Input((None, D)), keras.Input((None, DV))]
-    decoder = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention(), return_state=True)
-    outputs = [decoder(*given), PastWeightsAttention()(*given)]
-    model = keras.Model(given, keras.tree.flatten(outputs))
-    sequences, memory = normal(1, B, T, D, dtype="float32"), inputs()[1]
-    expected = model.predict([sequences, memory], verbose=0)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    for x, y in zip(loaded.predict([sequences, memory], verbose=0), expected, strict=True):
-        assert np.array_equal(x, y)
-    model.export(tmp_path / "saved", verbose=False)
-    saved = tf.saved_model.load(str(tmp_path / "saved"))
-    served = saved.serve([tensor(x, "float32") for x in (sequences, memory)])
-    for x, y in zip(served, expected, strict=True):
-        assert_close(x, y, "float32")
-
-
-def refused(**hooks):
-    """What a layer with these hooks refuses when it is called."""
-    query, value = inputs()
-    layer = type("Mistaken", (PastWeightsAttention,), hooks)()
-    return lambda: layer(query, value)
-
-
-def test_hooks_that_return_something_else():
-    assert_refused(
-        refused(next_state=lambda self, state, weights: weights[:, 1:]),
-        "the next state must have the structure, shapes and dtypes of float32 of shape (2, 7); "
-        "received float32 of shape (2, 6).",
-    )
-    assert_refused(
-        refused(next_state=lambda self, state, weights: ops.cast(state + weights, "int32")),
-        "received int32 of shape (2, 7)",
-    )
-    assert_refused(
-        refused(score=lambda self, query, key, state: ops.cast(key[:, None, :, 0], "int32")),
-        "`score` must return floating-point values",
-        "received int32 of shape (2, 1, 7)",
-    )
-    assert_refused(
-        refused(score=lambda self, query, key, state: state),
-        "`score` must return floating-point values of shape (2, 1, 7)",
-    )
-    assert_refused(
-        refused(advance=lambda self, step, state: (state, state)),
+NEXT = "the next state must have the structure, shapes and dtypes of float32 of shape (2, 7)"
+SCORE = "`score` must return floating-point values of shape (2, 1, 7)"
+MISTAKEN_HOOKS = [
+    ("next_state", lambda self, state, weights: weights[:, 1:], NEXT, "float32 of shape (2, 6)."),
+    (
+        "next_state",
+        lambda self, state, weights: ops.cast(state + weights, "int32"),
+        *(NEXT, "received int32 of shape (2, 7)"),
+    ),
+    (
+        "score",
+        lambda self, query, key, state: ops.cast(key[:, None, :, 0], "int32"),
+        *(SCORE, "received int32 of shape (2, 1, 7)"),
+    ),
+    ("score", lambda self, query, key, state: state, SCORE),
+    (
+        "advance",
+        lambda self, step, state: (state, state),
         "`advance` must return floating-point values of shape (2, 1, 7)",
-    )
-    assert_refused(
-        refused(initial_state=lambda self, memory: 0.0),
-        "`initial_state` must return tensors whose first axis is the batch, here 2; received 0.0",
-    )
-
-    assert_refused(
-        refused(advance=lambda self, step, state: state),
+    ),
+    (
+        "advance",
+        lambda self, step, state: state,
         "`advance` must return the weights and the next state",
-    )
-    assert_refused(
-        refused(weigh=lambda self, scores, mask, state: state),
+    ),
+    (
+        "initial_state",
+        lambda self, memory: 0.0,
+        "`initial_state` must return tensors whose first axis is the batch, here 2; received 0.0",
+    ),
+    (
+        "weigh",
+        lambda self, scores, mask, state: state,
         "`weigh` must return floating-point values of shape (2, 1, 7)",
-    )
+    ),
+]
+
+
+@pytest.mark.parametrize("mistake", MISTAKEN_HOOKS, ids=lambda x: x[0])
+def test_hooks_that_return_something_else(mistake):
+    name, hook, *fragments = mistake
+    layer = type("Mistaken", (PastWeightsAttention,), {name: hook})()
+    assert_refused(lambda: layer(*inputs()), *fragments)
 
 
 class Named(PastWeightsAttention):
@@ -290,8 +275,8 @@ def test_the_parts_of_a_state_keep_their_places():
     assert_refused(lambda: layer(query, value), "'total'", f"received ('{whole}', '{whole}')")
     layer.next_state = lambda state, weights: {"total": weights}
     assert_refused(lambda: layer(query, value), "the next state", f"{{'total': '{whole}'}}")
-    memory, zeros = layer.prepare(tensor(value)), np.zeros((B, TK), "float32")
     del layer.next_state
+    memory, zeros = layer.prepare(tensor(value)), np.zeros((B, TK), "float32")
     for right in ({"last": zeros, "total": zeros}, [zeros, zeros]):
         layer.attend(query[:, 0], memory, right)
     for wrong in ((zeros, zeros), {"total": zeros, "first": zeros}):
@@ -331,8 +316,7 @@ def test_hooks_that_are_missing():
 def test_a_state_of_another_memory():
     query, value = inputs()
     layer = PastWeightsAttention()
-    layer(query, value)
-    memory = layer.prepare(tensor(value))
+    _, memory = called(layer)
     assert_refused(
         lambda: layer.attend(query[:, 0], memory, np.zeros((B, TK + 1), "float32")),
         "`state` must have the structure, shapes and dtypes of float32 of shape (2, 7)",
@@ -356,8 +340,7 @@ def test_a_state_of_another_memory():
         lambda: decoder.step(query[:, 0], state, prepared), "must hold the state of the attention"
     )
     plain = BahdanauAttention(3)
-    plain(query, value)
-    memory = plain.prepare(tensor(value))
+    _, memory = called(plain)
     assert_refused(lambda: plain.attend(query[:, 0], memory, "nonsense"), "has no state")
 
 
@@ -424,22 +407,17 @@ def test_drawn_numbers_reach_their_steps(place):
 
 
 def test_drawn_numbers_may_be_given():
-    query, value = inputs()
-    layer = Noisy()
-    layer(query, value)
-    memory = layer.prepare(tensor(value))
+    layer, plain = Noisy(), BahdanauAttention(3)
+    query, memory = called(layer)
     drawn = layer.sample_noise(memory, TQ)
-    whole = layer.attend(tensor(query), memory, training=True, noise=drawn)
+    whole = layer.attend(query, memory, training=True, noise=drawn)
     state = None
     for n in range(TQ):
-        _, state, weights = layer.attend(
-            tensor(query[:, n]), memory, state, training=True, noise=drawn[n]
-        )
+        step = {"training": True, "noise": drawn[n]}
+        _, state, weights = layer.attend(query[:, n], memory, state, **step)
         np.testing.assert_allclose(numpy(weights), numpy(whole.weights[:, n]), atol=1e-6)
-    plain = BahdanauAttention(3)
-    plain(query, value)
-    memory = plain.prepare(tensor(value))
-    assert_refused(lambda: plain.attend(tensor(query), memory, noise=drawn), "Leave `noise` out")
+    query, memory = called(plain)
+    assert_refused(lambda: plain.attend(query, memory, noise=drawn), "Leave `noise` out")
 
 
 def test_drawn_numbers_are_checked():
@@ -473,11 +451,7 @@ def test_an_attention_with_a_state_counts_the_steps_of_a_decoder(cell, training)
     near = np.abs(np.arange(TQ)[:, None] - np.arange(TK)) <= 1
     assert ((numpy(weights) > 0) == near).all()
     assert numpy(found[-1]).tolist() == [TQ] * B
-    memory = layer.prepare(tensor(value))
-    state = layer.get_initial_state(memory)
-    for n in range(TQ):
-        _, state, row = layer.step(tensor(query[:, n]), state, memory)
-        np.testing.assert_allclose(numpy(row), numpy(weights)[:, n], atol=1e-6)
+    assert_steps_equal_the_call(layer, query, value)
 
 
 class Ages(PastWeightsAttention):

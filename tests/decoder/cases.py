@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_attention import AttentionRNN, LuongAttention
+from keras_attention import AttentionRNN, LuongAttention, beam_search
 from tests import fast, oracles
+from tests.backends import compiled, tensor
 from tests.helpers import (
     BAHDANAU,
     DQ,
@@ -20,8 +21,10 @@ from tests.helpers import (
     B,
     Heads,
     Mechanism,
+    assert_close,
     lengths_mask,
     normal,
+    numpy,
     randomize,
     weight_arrays,
 )
@@ -132,3 +135,43 @@ MASKS = {"sequences_mask": SEQUENCES_MASK, "memory_mask": HOLES}
 
 def tensors(dtype="float64"):
     return normal(1, B, T, D, dtype=dtype), normal(2, B, TK, DV, dtype=dtype)
+
+
+def spoiled_tensors():
+    """The same, with NaN and infinity at what `MASKS` hide."""
+    sequences, memory = tensors()
+    return (
+        np.where(SEQUENCES_MASK[..., None], sequences, np.nan),
+        np.where(HOLES[..., None], memory, np.inf),
+    )
+
+
+def assert_beams_carry_states(attention, memory, mask=None, width=2, length=4, jit=False, spread=1):
+    """A call with the tokens of a hypothesis returns the same weights as the search."""
+    vocabulary, start, double = 7, 2, {"dtype": "float64"}
+    decoder = AttentionRNN(layers.GRUCell(H, **double), attention)
+    embed, head = layers.Embedding(vocabulary, D, **double), layers.Dense(vocabulary, **double)
+    head(decoder(embed(np.zeros((B, 1))), memory))
+    for n, layer in enumerate((embed, decoder, head)):
+        randomize(layer, n, scale=spread)
+
+    def step(tokens, state, memory):
+        output, state, weights = decoder.step(embed(tokens), state, memory)
+        return head(output), state, weights
+
+    def search(memory):
+        prepared = decoder.prepare(memory, mask)
+        tokens = {"start_token": start, "end_token": 1, "max_length": length}
+        state = decoder.get_initial_state(prepared)
+        return beam_search(step, state, prepared, beam_width=width, **tokens)
+
+    found = compiled(search, jit)(keras.tree.map_structure(tensor, memory))
+    for k in range(width):
+        words = np.concatenate([np.full((B, 1), start), numpy(found.tokens)[:, k, :-1]], 1)
+        options = {"memory_mask": mask, "return_attention_scores": True}
+        _, weights = decoder(embed(words), memory, **options)
+        weights = keras.tree.flatten(weights)
+        for b, steps in enumerate(numpy(found.lengths).astype(int)[:, k]):
+            for x, y in zip(keras.tree.flatten(found.weights), weights, strict=True):
+                assert_close(numpy(x)[b, k, :steps], numpy(y)[b, :steps])
+                assert not numpy(x)[b, k, steps:].any()

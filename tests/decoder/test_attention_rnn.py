@@ -31,6 +31,7 @@ from tests.decoder.cases import (
     T,
     every_case,
     few_cases,
+    spoiled_tensors,
     tensors,
 )
 from tests.helpers import (
@@ -121,13 +122,8 @@ def test_masked_steps_may_hold_anything(name, jit):
     def call(*inputs):
         return layer(*inputs, **MASKS, return_attention_scores=True)
 
-    spoiled = (
-        np.where(SEQUENCES_MASK[..., None], sequences, np.nan),
-        np.where(HOLES[..., None], memory, np.inf),
-    )
-    outputs, found = gradients(layer, call, (sequences, memory), jit)
-    spoiled_outputs, spoiled_gradients = gradients(layer, call, spoiled, jit)
-    assert_all_close([*spoiled_outputs, *spoiled_gradients], [numpy(x) for x in [*outputs, *found]])
+    found = [gradients(layer, call, x, jit) for x in ((sequences, memory), spoiled_tensors())]
+    assert_all_close(*([*outputs, *grads] for outputs, grads in found))
 
 
 @pytest.mark.parametrize("name", ["bahdanau-lstm-concat", "current-stack-concat", "feeding-stack"])
@@ -170,12 +166,16 @@ def forms_of_initial_state():
     }
 
 
+def with_initial_state(form):
+    decoder, given, initial, fed = forms_of_initial_state()[form]
+    layer, (sequences, memory) = decoder.built(), tensors()
+    expected = decoder.run_oracle(layer, sequences, memory, initial=initial, input_feed=fed)[0]
+    return layer, given, sequences, memory, expected
+
+
 @pytest.mark.parametrize("form", forms_of_initial_state())
 def test_initial_state(form):
-    decoder, given, initial, fed = forms_of_initial_state()[form]
-    layer = decoder.built()
-    sequences, memory = tensors()
-    expected = decoder.run_oracle(layer, sequences, memory, initial=initial, input_feed=fed)[0]
+    layer, given, sequences, memory, expected = with_initial_state(form)
     assert_close(layer(sequences, memory, initial_state=given), expected)
     assert_close(layer(sequences, memory, given), expected)
     prepared = layer.prepare(memory)
@@ -186,10 +186,7 @@ def test_initial_state(form):
 
 @pytest.mark.parametrize("form", fast(forms_of_initial_state(), ["feeding: flat"]))
 def test_initial_state_of_a_functional_model(form):
-    decoder, given, initial, fed = forms_of_initial_state()[form]
-    layer = decoder.built()
-    sequences, memory = tensors()
-    expected = decoder.run_oracle(layer, sequences, memory, initial=initial, input_feed=fed)[0]
+    layer, given, sequences, memory, expected = with_initial_state(form)
     symbols = keras.tree.map_structure(lambda x: keras.Input(x.shape[1:], dtype="float64"), given)
     inputs = [keras.Input((None, D), dtype="float64"), keras.Input((None, DV), dtype="float64")]
     outputs = [layer(*inputs, initial_state=symbols), layer(*inputs, symbols)]
@@ -224,9 +221,7 @@ def test_last_states_continue_the_sequence(name):
     whole = layer(sequences, memory)
     _, *states = layer(sequences[:, :2], memory)
     rest, *states = layer(sequences[:, 2:], memory, initial_state=states)
-    assert_close(rest, numpy(whole[0])[:, 2:])
-    last = [numpy(x) for x in keras.tree.flatten(whole[1:])]
-    assert_all_close(keras.tree.flatten(states), last)
+    assert_all_close([rest, *states], [whole[0][:, 2:], *whole[1:]])
 
 
 @pytest.mark.parametrize("return_state", [False, True])
@@ -247,22 +242,8 @@ def test_returned_values(name, return_state, scores):
 def test_unrolled_is_the_loop(name):
     layer = CASES[name].built(return_state=True)
     unrolled = CASES[name].built(return_state=True, unroll=True)
-    result = unrolled(*tensors(), **MASKS, return_attention_scores=True)
-    expected = layer(*tensors(), **MASKS, return_attention_scores=True)
-    expected = [numpy(x) for x in keras.tree.flatten(expected)]
-    assert_all_close(keras.tree.flatten(result), expected)
-
-
-@pytest.mark.slow
-@on_tensorflow
-def test_unrolling_compiles():
-    import tensorflow as tf
-
-    layer = CASES["feeding"].built(dtype="float32", unroll=True)
-    inputs = tensors("float32")
-    expected = CASES["feeding"].run_oracle(layer, *inputs)[0]
-    result = tf.function(layer, jit_compile=True)(*[tensor(x, "float32") for x in inputs])
-    assert_close(result, expected, "float32")
+    results = (x(*tensors(), **MASKS, return_attention_scores=True) for x in (unrolled, layer))
+    assert_all_close(*map(keras.tree.flatten, results))
 
 
 @pytest.mark.parametrize("name", ["bahdanau", "current", "feeding"])
@@ -350,45 +331,6 @@ def test_gradients_by_the_keys_of_many_steps_add_up_in_mixed_precision():
 @pytest.mark.parametrize("name", fast(["query_kernel", "score_vector"], ["score_vector"]))
 def test_gradients_by_the_weights_of_many_steps_add_up_in_mixed_precision(name):
     assert_gradients_add_up(BahdanauAttention(17, **MIXED), [name])
-
-
-def sentences():
-    """Source and target words, with padding."""
-    rng = np.random.default_rng(4)
-    source, target = rng.integers(1, 9, (4, TK)), rng.integers(1, 9, (4, T))
-    source[:3, 4:], target[2:, 3:] = 0, 0
-    return source, target
-
-
-def train_translator(jit):
-    """The losses and the model. Masks come from embeddings, the first state from the encoder."""
-    keras.utils.set_random_seed(3)
-    inputs = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
-    words = layers.Embedding(9, D, mask_zero=True)(inputs[0])
-    encoder = layers.GRU(H, return_sequences=True, return_state=True, use_cudnn=False)
-    encoded, state = encoder(words)
-    decoder = AttentionRNN(layers.GRUCell(H), BahdanauAttention(17), output_mode="concat")
-    hidden = decoder(
-        layers.Embedding(9, D, mask_zero=True)(inputs[1]), encoded, initial_state=state
-    )
-    model = keras.Model(inputs, layers.Dense(9, "softmax")(hidden))
-    model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=jit)
-    source, target = sentences()
-    return model.fit([source, target], target, epochs=3, verbose=0).history["loss"], model
-
-
-@pytest.mark.slow
-def test_a_translator_trains_alike_with_jit_and_padding_changes_nothing():
-    (losses, _), (compiled, model) = train_translator(False), train_translator(True)
-    np.testing.assert_allclose(compiled, losses, rtol=1e-5)
-    source, target = sentences()
-    assert losses[2] < losses[1] < losses[0]
-    # A longer source gives the same translation.
-    longer = np.concatenate([source[:3], np.zeros((3, 2), int)], axis=1)
-    expected = model.predict_on_batch([source[:3], target[:3]])
-    for padded in (longer, source[:3, :4]):
-        result = model.predict_on_batch([padded, target[:3]])
-        np.testing.assert_allclose(result, expected, rtol=0, atol=2e-6)
 
 
 @on_tensorflow

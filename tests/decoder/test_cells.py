@@ -17,6 +17,7 @@ from tests.helpers import (
     assert_all_close,
     assert_close,
     assert_refused,
+    assert_steps_equal_the_call,
     numpy,
     randomize,
 )
@@ -47,13 +48,9 @@ class Doubling(layers.GRUCell):
 
 
 def test_a_cell_may_compute_around_its_call():
-    sequences, memory = tensors()
     cell = Doubling(H, dtype="float64")
     layer = AttentionRNN(cell, BahdanauAttention(17, dtype="float64"), "current", dtype="float64")
-    outputs, state = layer(sequences, memory), layer.get_initial_state(layer.prepare(memory))
-    for i in range(T):
-        output, state, _ = layer.step(sequences[:, i], state, layer.prepare(memory))
-        assert_close(outputs[:, i], numpy(output))
+    assert_steps_equal_the_call(layer, *tensors(), dtype="float64")
 
 
 @on_tensorflow

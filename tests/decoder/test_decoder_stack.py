@@ -11,14 +11,22 @@ from keras_attention import (
     BahdanauAttention,
     DecoderStack,
     LuongAttention,
-    RecurrentEncoder,
-    Seq2Seq,
 )
 from keras_attention.backend import ExecutionContext
-from keras_attention.seq2seq import HardAttention
 from tests import fast, oracles
 from tests.backends import only_on
-from tests.decoder.cases import CELLS, DV, HOLES, MASKS, SEQUENCES_MASK, D, H, T, tensors
+from tests.decoder.cases import (
+    CELLS,
+    DV,
+    HOLES,
+    MASKS,
+    SEQUENCES_MASK,
+    D,
+    H,
+    T,
+    spoiled_tensors,
+    tensors,
+)
 from tests.helpers import (
     BAHDANAU,
     LUONG,
@@ -28,6 +36,7 @@ from tests.helpers import (
     assert_close,
     assert_gradients,
     assert_refused,
+    assert_steps_equal_the_call,
     gradients,
     normal,
     numpy,
@@ -62,7 +71,7 @@ def built(name, d=D, dv=DV, **options):
 def run_oracle(name, layer, sequences, memory, weights=None, initial=None, **masks):
     """Outputs and weights; `initial` is a flat list of states."""
     mechanism, kinds = CASES[name]
-    arrays = weight_arrays(layer) if weights is None else weights
+    arrays = weights or weight_arrays(layer)
     arrays = {id(w): a for w, a in zip(layer.trainable_weights, arrays, strict=True)}
     cells = [
         CELLS[kind][1](**{w.name: arrays[id(w)] for w in rnn.trainable_weights})
@@ -74,8 +83,7 @@ def run_oracle(name, layer, sequences, memory, weights=None, initial=None, **mas
     if initial is None:
         sizes = np.repeat([units for _, units in kinds], counts)
         initial = [np.zeros((len(memory), size)) for size in sizes]
-    ends = itertools.pairwise([0, *itertools.accumulate(counts)])
-    places = list(ends)
+    places = list(itertools.pairwise([0, *itertools.accumulate(counts)]))
     states = [[[x[b] for x in initial[i:j]] for i, j in places] for b in range(len(memory))]
     return oracles.decoder_stack(row, cells, sequences, memory, states, **masks)
 
@@ -91,16 +99,7 @@ def test_equals_the_loop_of_the_equations(name):
 
 @every_case
 def test_steps_give_what_one_call_gives(name):
-    layer = built(name)
-    sequences, memory = tensors()
-    outputs, weights = map(numpy, layer(sequences, memory, None, None, HOLES, True))
-    prepared = layer.prepare(memory, HOLES)
-    state = layer.get_initial_state(prepared)
-    for i in range(T):
-        output, state, align = layer.step(sequences[:, i], state, prepared)
-        assert_close(output, outputs[:, i])
-        assert_close(align, weights[:, i])
-    assert numpy(state.position).tolist() == [T] * B
+    assert_steps_equal_the_call(built(name), *tensors(), HOLES, "float64")
 
 
 @every_case
@@ -157,13 +156,8 @@ def test_masked_steps_may_hold_anything(jit):
     def call(*inputs):
         return layer(*inputs, **MASKS, return_attention_scores=True)
 
-    spoiled = (
-        np.where(SEQUENCES_MASK[..., None], sequences, np.nan),
-        np.where(HOLES[..., None], memory, np.inf),
-    )
-    outputs, found = gradients(layer, call, (sequences, memory), jit)
-    spoiled_outputs, spoiled_gradients = gradients(layer, call, spoiled, jit)
-    assert_all_close([*spoiled_outputs, *spoiled_gradients], [numpy(x) for x in [*outputs, *found]])
+    found = [gradients(layer, call, x, jit) for x in ((sequences, memory), spoiled_tensors())]
+    assert_all_close(*([*outputs, *grads] for outputs, grads in found))
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -200,13 +194,7 @@ def test_stacked_cells_in_a_layer():
     cells = [layers.LSTMCell(7), layers.GRUCell(H)]
     rnns = [layers.RNN(cells, return_sequences=True), layers.LSTM(H, return_sequences=True)]
     layer = DecoderStack(rnns, LuongAttention())
-    sequences, memory = tensors("float32")
-    whole = numpy(layer(sequences, memory))
-    prepared = layer.prepare(memory)
-    state = layer.get_initial_state(prepared)
-    for i in range(T):
-        output, state, _ = layer.step(sequences[:, i], state, prepared)
-        assert_close(output, whole[:, i], "float32")
+    assert_steps_equal_the_call(layer, *tensors("float32"))
 
 
 def test_dropout_of_the_layers_and_of_the_attention():
@@ -242,31 +230,36 @@ def test_unknown_lengths(training):
         assert_close(run(sequences, memory), numpy(layer(sequences, memory)))
 
 
-def refused(rnns, attention=None, **options):
-    return lambda: DecoderStack(rnns, attention or BahdanauAttention(5), name="stack", **options)
+def rnn(units=3, **options):
+    return layers.GRU(units, return_sequences=True, **options)
 
 
-def test_refusals():
-    one, two = (layers.GRU(3, return_sequences=True) for _ in range(2))
-    wanted = "stack: `rnns` must be a list of at least two recurrent layers of Keras with return_se"
-    for wrong in (one, [one], [], [one, layers.GRU(3)], [one, layers.GRUCell(3)], [one, None]):
-        assert_refused(refused(wrong), wanted)
-    both = layers.Bidirectional(layers.GRU(3, return_sequences=True))
-    assert_refused(refused([one, both]), wanted)
-    assert_refused(refused([one, one]), "stack: `rnns` must not hold one layer more than once")
-    for option in ("go_backwards", "stateful"):
-        other = layers.GRU(3, return_sequences=True, **{option: True})
-        assert_refused(
-            refused([one, other]), "must hold stateless layers that run forwards", f"{option}=True"
-        )
-    wide = layers.GRU(5, return_sequences=True)
-    assert_refused(refused([one, two, wide]), "the same number of units", "received [3, 5] units")
-    assert_refused(refused([one, two], two), "stack: `attention` must be one layer built on Scor")
-    assert_refused(refused([one, two], BahdanauAttention), "Make one: BahdanauAttention(...)")
-    half = BahdanauAttention(5, dtype="float16")
-    assert_refused(
-        refused([one, two], half), "must compute in one dtype", "float16 for `attention`"
-    )
+ONE, TWO = rnn(), rnn()
+BOTH, LIST = [ONE, TWO], "`rnns` must be a list of at least two recurrent layers of Keras with ret"
+REFUSALS = [
+    *((x, None, LIST) for x in (ONE, [ONE], [], [ONE, layers.GRU(3)], [ONE, layers.GRUCell(3)])),
+    *((x, None, LIST) for x in ([ONE, None], [ONE, layers.Bidirectional(rnn())])),
+    ([ONE, ONE], None, "`rnns` must not hold one layer more than once"),
+    *(
+        ([ONE, rnn(**{x: True})], None, "must hold stateless layers that run forwards", f"{x}=True")
+        for x in ("go_backwards", "stateful")
+    ),
+    ([ONE, TWO, rnn(5)], None, "the same number of units", "received [3, 5] units"),
+    (BOTH, TWO, "stack: `attention` must be one layer built on Scor"),
+    (BOTH, BahdanauAttention, "Make one: BahdanauAttention(...)"),
+    (
+        BOTH,
+        BahdanauAttention(5, dtype="float16"),
+        *("must compute in one dtype", "float16 for `attention`"),
+    ),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda x: x[2])
+def test_refusals(refusal):
+    rnns, attention, *fragments = refusal
+    attention = attention or BahdanauAttention(5)
+    assert_refused(lambda: DecoderStack(rnns, attention, name="stack"), "stack: ", *fragments)
 
 
 def test_an_attention_that_was_built_for_other_widths():
@@ -286,22 +279,6 @@ def test_refusals_of_a_step():
     states = [normal(1, B, 7)]
     wanted = "must hold 3 cell states [(2, 7), (2, 7), (2, 11)]"
     assert_refused(lambda: layer(sequences, memory, initial_state=states), wanted)
-
-
-def test_a_hard_head_needs_a_decoder_that_reads_nothing():
-    rnns = [layers.GRU(8, return_sequences=True) for _ in range(2)]
-    encoder = RecurrentEncoder(layers.Embedding(9, 5), layers.GRU(8, return_sequences=True))
-    assert_refused(
-        lambda: Seq2Seq(
-            encoder,
-            DecoderStack(rnns, LuongAttention()),
-            layers.Embedding(9, 5),
-            HardAttention(9, 7),
-            start_token=1,
-            end_token=2,
-        ),
-        "no input_feeding for a HardAttention",
-    )
 
 
 def test_the_dtype_is_that_of_the_layers():

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import layers, ops
 
 from keras_attention import (
@@ -22,7 +23,7 @@ from keras_attention.decoder import attention_rnn
 from keras_attention.decoder._step_ops import AttentionOp
 from keras_attention.ops.additive import additive_score
 from tests import fast
-from tests.backends import compiled, gradients_by, on_tensorflow, tensor
+from tests.backends import compiled, gradients_by, tensor
 from tests.decoder.cases import CURRENT, DV, FEEDING, MASKS, PREVIOUS, D, H, T, tensors
 from tests.helpers import TK, AnyCell, B, assert_all_close, normal, numpy
 from tests.recurrence.counts import counted_outputs
@@ -84,8 +85,6 @@ def make(cell, attention, options, **more):
 
 
 def results_and_gradients(layer, training, sequences, memory, masks=MASKS):
-    import tensorflow as tf
-
     with tf.GradientTape() as tape:
         tape.watch((sequences, memory))
         options = {"training": training, "return_attention_scores": True}
@@ -95,6 +94,7 @@ def results_and_gradients(layer, training, sequences, memory, masks=MASKS):
     return [*found, *tape.gradient(loss, [sequences, memory, *weights])]
 
 
+UNKNOWN = [tf.TensorSpec((None, None, n), "float64") for n in (D, DV)]
 MODES = ["eager", "graph", "XLA", "unknown sizes", "unrolled"]
 # Every cell in every mode; over them, every pair of an attention and an option.
 COMBINATIONS = [
@@ -111,13 +111,10 @@ COMBINATIONS = [
 ]
 
 
-@on_tensorflow
 @pytest.mark.parametrize(("cell", "attention", "options", "place"), COMBINATIONS)
 @pytest.mark.each_value(slow=3)
 def test_the_gradient_of_training_is_that_of_tensorflow(cell, attention, options, place):
     """Without training, TensorFlow differentiates the loop."""
-    import tensorflow as tf
-
     layer = make(cell, attention, options, unroll=place == "unrolled")
     inputs = [tensor(x) for x in tensors()]
     expected = [numpy(x) for x in results_and_gradients(layer, False, *inputs)]
@@ -126,32 +123,14 @@ def test_the_gradient_of_training_is_that_of_tensorflow(cell, attention, options
         return results_and_gradients(layer, True, *inputs)
 
     if place != "eager":
-        unknown = [tf.TensorSpec((None, None, n), "float64") for n in (D, DV)]
-        signature = unknown if place == "unknown sizes" else None
+        signature = UNKNOWN if place == "unknown sizes" else None
         run = tf.function(run, signature, jit_compile=place == "XLA", autograph=False)
     assert_all_close(run(*inputs), expected)
 
 
-@on_tensorflow
-@pytest.mark.slow
-def test_unknown_sizes_without_masks():
-    import tensorflow as tf
-
-    layer, inputs = make("gru", "additive", "previous"), [tensor(x) for x in tensors()]
-    expected = [numpy(x) for x in results_and_gradients(layer, False, *inputs, masks={})]
-    unknown = [tf.TensorSpec((None, None, n), "float64") for n in (D, DV)]
-    run = tf.function(
-        lambda *x: results_and_gradients(layer, True, *x, masks={}), unknown, autograph=False
-    )
-    assert_all_close(run(*inputs), expected)
-
-
-@on_tensorflow
 @pytest.mark.parametrize("training", [True, False])
 def test_training_rounds_unknown_lengths_up(training, monkeypatch):
     """XLA then compiles the loop on its own, and must not compile a program for every length."""
-    import tensorflow as tf
-
     rounded, round_up = [], recurrence.round_up_length
 
     def spy(size):
@@ -185,23 +164,21 @@ class LastTwoAttention(RecurrentScoringMixin):
 
 
 @pytest.mark.slow
-@on_tensorflow
-def test_unknown_sizes_with_a_state_of_three_axes():
-    import tensorflow as tf
-
-    cell = layers.GRUCell(H, dtype="float64")
-    layer = AttentionRNN(cell, LastTwoAttention(dtype="float64"))
+@pytest.mark.parametrize(
+    ("attention", "options"), [(ATTENTIONS["additive"], PREVIOUS), (LastTwoAttention, {})]
+)
+def test_unknown_sizes_without_masks(attention, options):
+    cell, options = layers.GRUCell(H, dtype="float64"), {"output_mode": "concat", **options}
+    layer = AttentionRNN(cell, attention(dtype="float64"), return_state=True, **options)
     layer.build((None, T, D), (None, None, DV))
     inputs = [tensor(x) for x in tensors()]
-    expected = [numpy(x) for x in results_and_gradients(layer, False, *inputs, masks={})]
-    unknown = [tf.TensorSpec((None, None, n), "float64") for n in (D, DV)]
+    expected = results_and_gradients(layer, False, *inputs, masks={})
     run = tf.function(
-        lambda *x: results_and_gradients(layer, True, *x, masks={}), unknown, autograph=False
+        lambda *x: results_and_gradients(layer, True, *x, masks={}), UNKNOWN, autograph=False
     )
     assert_all_close(run(*inputs), expected)
 
 
-@on_tensorflow
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_noise_is_the_same_in_both_passes(jit, monkeypatch):
     attention = MonotonicAttention(7, chunk_size=2, initial_offset=0.0, seed=3, dtype="float64")
@@ -274,10 +251,8 @@ def test_dropout_of_the_inputs_of_cells():
         np.testing.assert_allclose(found[:, i], numpy(fed), rtol=0, atol=1e-6)
 
 
-@on_tensorflow
 def test_unknown_cells_and_frozen_weights():
     """A frozen attention and a subclass of a known cell train as well."""
-    import tensorflow as tf
 
     class Doubled(layers.GRUCell):
         def call(self, inputs, states, training=False):
@@ -296,10 +271,6 @@ def test_unknown_cells_and_frozen_weights():
             found.append([numpy(x) for x in tape.gradient(loss, weights)])
         assert len(found[0]) == (3 if frozen else 6)
         assert_all_close(found[1], found[0], "float32")
-
-
-def test_sizes_of_the_cases():
-    assert len({B, T, D, DV, H, TK}) == 6
 
 
 class Query(layers.GRUCell):
@@ -345,7 +316,6 @@ SHARED = {
 }
 
 
-@on_tensorflow
 @pytest.mark.parametrize("name", SHARED)
 @pytest.mark.parametrize("training", fast([False, True], [True]))
 def test_tensors_in_two_places_and_weights_of_a_cell(name, training):

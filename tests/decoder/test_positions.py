@@ -14,7 +14,15 @@ from keras_attention import (
     MultiSource,
 )
 from tests.backends import tensor
-from tests.helpers import assert_close, assert_refused, gradients, normal, numpy, randomize
+from tests.helpers import (
+    assert_close,
+    assert_refused,
+    assert_steps_equal_the_call,
+    gradients,
+    normal,
+    numpy,
+    randomize,
+)
 
 B, T, TK, D, DV, H, U = 2, 5, 7, 3, 6, 4, 5
 INSIDE = {
@@ -104,12 +112,7 @@ def test_a_step_of_a_decoder_is_that_of_its_call(inside, options):
     memory = keras.tree.map_structure(tensor, memory)
     decoder(tensor(sequences), memory)
     randomize(decoder)
-    outputs = numpy(decoder(tensor(sequences), memory))
-    prepared = decoder.prepare(memory)
-    state = decoder.get_initial_state(prepared)
-    for n in range(T):
-        output, state, _ = decoder.step(tensor(sequences[:, n]), state, prepared)
-        np.testing.assert_allclose(numpy(output), outputs[:, n], atol=1e-6)
+    assert_steps_equal_the_call(decoder, sequences, memory)
 
 
 def test_gradients_of_a_loop_are_those_of_unrolled_steps():

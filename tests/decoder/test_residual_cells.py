@@ -1,14 +1,19 @@
 """Residual stacks against loops over their cells."""
 
-import keras
 import numpy as np
 import pytest
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, ResidualRNNCells
 from tests import oracles
-from tests.decoder.cases import DV, MASKS, D, H, T, tensors
-from tests.helpers import B, assert_close, assert_refused, normal, numpy, randomize
+from tests.decoder.cases import MASKS, H, T, tensors
+from tests.helpers import (
+    assert_close,
+    assert_refused,
+    assert_steps_equal_the_call,
+    numpy,
+    randomize,
+)
 
 KINDS = {"lstm": (layers.LSTMCell, oracles.lstm), "gru": (layers.GRUCell, oracles.gru)}
 
@@ -76,56 +81,32 @@ def test_the_query_is_the_output_of_the_step_before(training):
 def test_the_query_of_a_stack_in_a_stack():
     inner = layers.StackedRNNCells([layers.LSTMCell(H), layers.GRUCell(H)])
     stack = ResidualRNNCells([layers.GRUCell(H), inner])
-    layer = AttentionRNN(stack, BahdanauAttention(5))
-    sequences, memory = tensors("float32")
-    outputs = layer(sequences, memory)
-    state = layer.get_initial_state(layer.prepare(memory))
-    for i in range(T):
-        output, state, _ = layer.step(sequences[:, i], state, layer.prepare(memory))
-        # Keras's cells compute in float32.
-        np.testing.assert_allclose(numpy(output), numpy(outputs)[:, i], atol=1e-6)
-        np.testing.assert_allclose(numpy(stack.query(state.cells)), numpy(output), atol=1e-6)
+    layer, inputs = AttentionRNN(stack, BahdanauAttention(5)), tensors("float32")
+    state = assert_steps_equal_the_call(layer, *inputs)
+    assert_close(stack.query(state.cells), numpy(layer(*inputs))[:, -1], "float32")
 
 
 def test_a_step_is_a_step_of_the_loop():
     layer = AttentionRNN(make("lstm", "gru"), BahdanauAttention(7, dtype="float64"))
-    sequences, memory = tensors()
-    mask = MASKS["memory_mask"]
-    expected = numpy(layer(sequences, memory, memory_mask=mask))
-    prepared = layer.prepare(memory, mask)
-    state = layer.get_initial_state(prepared)
-    for i in range(T):
-        output, state, _ = layer.step(sequences[:, i], state, prepared)
-        assert_close(output, expected[:, i])
-
-
-def test_saving(tmp_path):
-    inputs = keras.Input((None, D)), keras.Input((None, DV))
-    cells = ResidualRNNCells([layers.GRUCell(H) for _ in range(3)])
-    model = keras.Model(inputs, AttentionRNN(cells, BahdanauAttention(7))(*inputs))
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    given = [normal(n, B, 3, size).astype("float32") for n, size in enumerate((D, DV))]
-    assert_close(loaded(given), numpy(model(given)), "float32")
+    assert_steps_equal_the_call(layer, *tensors(), MASKS["memory_mask"], "float64")
 
 
 def test_cells_of_a_generator():
     assert len(ResidualRNNCells(layers.GRUCell(3) for _ in range(3)).cells) == 3
 
 
-def test_bad_cells():
-    cell, wanted = layers.GRUCell(3), "`cells` must be a list of Keras RNN cells, such as ["
-    assert_refused(
-        lambda: ResidualRNNCells([cell] * 2, name="stack"),
-        "stack: `cells` must not hold one cell more than once; received [",
-        "Make each: [",
-    )
-    assert_refused(lambda: ResidualRNNCells(cell), "at least two cells", "1 of [3]")
-    assert_refused(lambda: ResidualRNNCells([]), wanted, "received []")
-    assert_refused(lambda: ResidualRNNCells([cell, layers.GRU(3)]), wanted, "keras.layers.GRUCell(")
-    assert_refused(lambda: ResidualRNNCells([layers.GRUCell(3)]), "at least two cells", "1 of [3]")
-    assert_refused(
-        lambda: ResidualRNNCells([layers.GRUCell(3), layers.LSTMCell(5)]),
-        "the same number of units",
-        "received 2 of [3, 5] units",
-    )
+CELL, WANTED = layers.GRUCell(3), "`cells` must be a list of Keras RNN cells, such as ["
+BAD_CELLS = [
+    ([CELL] * 2, "`cells` must not hold one cell more than once; received [", "Make each: ["),
+    (CELL, "at least two cells", "1 of [3]"),
+    ([CELL], "at least two cells", "1 of [3]"),
+    ([], WANTED, "received []"),
+    ([CELL, layers.GRU(3)], WANTED, "keras.layers.GRUCell("),
+    ([CELL, layers.LSTMCell(5)], "the same number of units", "received 2 of [3, 5] units"),
+]
+
+
+@pytest.mark.parametrize("refusal", BAD_CELLS, ids=lambda x: x[1])
+def test_bad_cells(refusal):
+    cells, *fragments = refusal
+    assert_refused(lambda: ResidualRNNCells(cells, name="stack"), "stack: ", *fragments)

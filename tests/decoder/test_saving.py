@@ -1,4 +1,4 @@
-"""Decoders that share a cell or an attention, and regularizers of a decoder, in files."""
+"""One decoder for training and one for inference, and a regularizer of a decoder, in files."""
 
 import keras
 import numpy as np
@@ -6,33 +6,13 @@ import pytest
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention
-from tests import fast
 from tests.decoder.cases import DV, D, H, T, tensors
 from tests.helpers import TK, B, assert_close, numpy
 
 
-def model_of(*decoders):
+def model_of(decoder):
     inputs = keras.Input((T, D)), keras.Input((TK, DV))
-    outputs = [decoder(*inputs) for decoder in decoders]
-    return keras.Model(inputs, outputs if len(outputs) > 1 else outputs[0])
-
-
-@pytest.mark.parametrize("shared", fast(["attention", "cell", "both"], ["both"]))
-def test_decoders_that_share_a_part_share_it_after_loading(shared, tmp_path):
-    attentions, cells = [BahdanauAttention(17)], [layers.GRUCell(H)]
-    if shared == "attention":
-        cells.append(layers.GRUCell(H))
-    if shared == "cell":
-        attentions.append(BahdanauAttention(17))
-    first, second = AttentionRNN(cells[0], attentions[0]), AttentionRNN(cells[-1], attentions[-1])
-    model, x = model_of(first, second), list(tensors("float32"))
-    model.save(tmp_path / "shared.keras")
-    loaded = keras.saving.load_model(tmp_path / "shared.keras")
-    for found, expected in zip(loaded(x), model(x), strict=True):
-        assert_close(found, numpy(expected), "float32")
-    again = [loaded.get_layer(layer.name) for layer in (first, second)]
-    assert (again[0].attention is again[1].attention) == (shared != "cell")
-    assert (again[0].cell is again[1].cell) == (shared != "attention")
+    return keras.Model(inputs, decoder(*inputs))
 
 
 def test_a_decoder_of_its_own_is_saved_as_before(tmp_path):

@@ -28,11 +28,11 @@ def test_score_and_gradients(run):
 
 
 @mock.patch.dict(dispatch.SMALLEST, jax=1)
-def test_a_mapped_score():
+@pytest.mark.parametrize("score", [additive_score, fused.fused_score])
+def test_a_mapped_score(score):
     query, key, vector, _ = make_inputs(SIZES)
-    mapped = jax.vmap(lambda q, k: additive_score(q[None], k[None], vector)[0])(query, key)
-    expected = additive_score(query, key, vector)
-    np.testing.assert_allclose(mapped, expected, rtol=0, atol=1e-5)
+    mapped = jax.vmap(lambda q, k: score(q[None], k[None], vector)[0])(query, key)
+    np.testing.assert_allclose(mapped, score(query, key, vector), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("sizes", [SIZES, (2, 1, 5, 4), (1, 3, 2, 1)])
@@ -51,12 +51,6 @@ def test_a_pass_for_a_gpu_is_one_operation():
         (fused.fused_gradient, 2, inputs),
     ):
         assert str(jax.make_jaxpr(function)(*given)).count("= reduce[") == passes
-
-
-def test_the_implementation_for_a_gpu_mapped():
-    query, key, vector, _ = make_inputs(SIZES)
-    mapped = jax.vmap(lambda q, k: fused.fused_score(q[None], k[None], vector)[0])(query, key)
-    np.testing.assert_allclose(mapped, fused.fused_score(query, key, vector), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("platform", ["cpu", "cuda"])

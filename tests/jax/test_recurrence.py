@@ -18,7 +18,7 @@ from keras_attention.backend import jax as backend
 from keras_attention.recurrence import AutomaticOp, recur
 from tests import fast
 from tests.attention.test_recurrent_scoring import Noisy, check_noise, inputs
-from tests.decoder.cases import MASKS, SEQUENCES_MASK, tensors
+from tests.decoder.cases import MASKS, tensors
 from tests.helpers import HEADS, RECURRENT, normal
 
 CELLS = {
@@ -32,6 +32,11 @@ ATTENTIONS = {
 OPTIONS = {"previous": {"query": "previous"}, "fed": {"input_feeding": True}}
 
 
+def assert_same(found, expected):
+    for x, y in zip(found, expected, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
+
+
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("cell", CELLS)
@@ -42,15 +47,18 @@ def test_the_gradient_of_training_is_that_of_jax(cell, attention, options):
     sequences, memory = tensors("float32")
     layer(sequences, memory)
     found, expected = (gradients(layer, sequences, memory, training) for training in (True, False))
-    for x, y in zip(found, expected, strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
+    assert_same(found, expected)
+
+
+def variables(layer):
+    """The values of the trainable variables, and of the others."""
+    both = layer.trainable_variables, layer.non_trainable_variables
+    return ([x.value for x in xs] for xs in both)
 
 
 def gradients(layer, sequences, memory, training):
     """The gradients of all weights and of both inputs."""
-    weights, others = (
-        [x.value for x in xs] for xs in (layer.trainable_variables, layer.non_trainable_variables)
-    )
+    weights, others = variables(layer)
 
     def loss(weights, sequences, memory):
         output, _ = layer.stateless_call(
@@ -122,8 +130,7 @@ def test_on_a_gpu_steps_are_differentiated_side_by_side(attention, size, monkeyp
     monkeypatch.setattr(recurrence, "weight_gradients", weight_gradients)
     found = gradients(layer, sequences, memory, training=True)
     assert sizes == [size] * layer.attention.has_state
-    for x, y in zip(found, expected, strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
+    assert_same(found, expected)
 
 
 MIXED = {
@@ -183,18 +190,14 @@ def test_on_a_gpu_a_function_of_a_position_has_the_gradients_of_a_loop(steps, mo
         first = jax.grad(loss, argnums=(0, 1))
         return jax.jvp(first, (kernel, start), (kernel, start))
 
-    for x, y in zip(*map(jax.tree.leaves, map(twice, (by_ops, by_loop))), strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
+    assert_same(*map(jax.tree.leaves, map(twice, (by_ops, by_loop))))
 
 
 def test_second_derivatives_of_a_decoder_whose_query_is_not_projected():
     query, value = (normal(n, 2, n, 5).astype("float32") for n in (3, 7))
     decoder = AttentionRNN(layers.GRUCell(5), LuongAttention("general"), input_feeding=True)
     decoder(query, value)
-    weights, others = (
-        [x.value for x in xs]
-        for xs in (decoder.trainable_variables, decoder.non_trainable_variables)
-    )
+    weights, others = variables(decoder)
 
     def loss(x):
         return ops.sum(ops.sin(decoder.stateless_call(weights, others, x, value, training=True)[0]))
@@ -205,31 +208,12 @@ def test_second_derivatives_of_a_decoder_whose_query_is_not_projected():
     np.testing.assert_allclose(found, change / 0.02, rtol=0, atol=1e-3)
 
 
-@pytest.mark.parametrize("query", ["previous", "current"])
-def test_unrolled_with_a_mask(query):
-    found = []
-    for unroll in (False, True):
-        keras.utils.set_random_seed(1)
-        options = {"query": query, "output_mode": "concat", "return_state": True, "unroll": unroll}
-        layer = AttentionRNN(layers.GRUCell(11), BahdanauAttention(17), **options)
-        sequences, memory = tensors("float32")
-        results = layer(sequences, memory, **MASKS, return_attention_scores=True)
-        found.append([np.asarray(x) for x in keras.tree.flatten(results)])
-    for looped, unrolled in zip(*found, strict=True):
-        np.testing.assert_allclose(unrolled, looped, rtol=0, atol=2e-6)
-    output, _, weights = found[1]
-    assert not output[~SEQUENCES_MASK].any()
-    assert not weights[~SEQUENCES_MASK].any()
-
-
 @pytest.mark.parametrize("inside", [False, True])
 def test_random_numbers_of_a_step(inside):
     layer = AttentionRNN(layers.GRUCell(3), Noisy()) if inside else Noisy()
     query, value = inputs()
     layer(query, value)
-    weights, others = (
-        [x.value for x in xs] for xs in (layer.trainable_variables, layer.non_trainable_variables)
-    )
+    weights, others = variables(layer)
 
     def call(others, training):
         options = {"training": training, "return_attention_scores": True}
@@ -267,7 +251,7 @@ def test_code_that_is_compiled_already_can_be_differentiated(name, wrap):
     """JAX then runs the loop again, after the code around it has ended, and its masks with it."""
     layer, tensors_and_masks = OUTSIDE[name](), [*tensors("float32"), *MASKS.values()]
     layer(*tensors_and_masks[:2])
-    others = [x.value for x in layer.non_trainable_variables]
+    weights, others = variables(layer)
 
     def loss(weights, sequences, memory, sequences_mask, memory_mask):
         masks = {"sequences_mask": sequences_mask, "memory_mask": memory_mask}
@@ -276,8 +260,6 @@ def test_code_that_is_compiled_already_can_be_differentiated(name, wrap):
         )
         return ops.sum(ops.sin(outputs))
 
-    weights = [x.value for x in layer.trainable_variables]
     expected = jax.grad(loss)(weights, *tensors_and_masks)
     found = jax.grad(wrap(loss))(weights, *tensors_and_masks)
-    for x, y in zip(found, expected, strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-4, atol=2e-5)
+    assert_same(found, expected)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_attention import AttentionRNN, CoverageAttention
-from tests.helpers import DV, TK, B, assert_refused, lengths_mask, normal, numpy
+from tests.helpers import DV, TK, B, lengths_mask, normal, numpy
 
 T = 5
 INPUTS = normal(1, B, T, 3, dtype="float32"), normal(2, B, TK, DV, dtype="float32")
@@ -70,13 +70,3 @@ def test_without_a_loss():
     layer = CoverageAttention(11, 0)
     layer(*INPUTS)
     assert layer.losses == []
-
-
-@pytest.mark.parametrize("weight", [-1, np.inf, True, "1"])
-def test_a_bad_weight(weight):
-    assert_refused(
-        lambda: CoverageAttention(11, weight),
-        "`loss_weight`",
-        "a number of at least 0",
-        f"received {weight!r}",
-    )

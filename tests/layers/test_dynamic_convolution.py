@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_attention import DynamicConvolutionAttention
-from tests.helpers import assert_refused, numpy
+from tests.helpers import numpy
 from tests.recurrent_oracles import beta_binomial
 
 
@@ -22,18 +22,3 @@ def test_the_prior_alone_moves(length):
     for row, expected in zip(numpy(weights)[0], (prior, np.convolve(prior, prior)), strict=True):
         np.testing.assert_allclose(row[: len(expected)], expected, rtol=0, atol=1e-6)
         assert not row[len(expected) :].any()
-
-
-@pytest.mark.parametrize(
-    ("options", "fragments"),
-    [
-        ({"units": 0}, ("`units`", "a positive integer", "received 0")),
-        ({"filters": 0}, ("`filters`", "a positive integer", "received 0")),
-        ({"kernel_size": 2.5}, ("`kernel_size`", "a positive integer", "received 2.5")),
-        ({"prior_length": 0}, ("`prior_length`", "a positive integer", "received 0")),
-        ({"alpha": 0}, ("`alpha`", "a number of at least 0.001", "received 0")),
-        ({"beta": -1}, ("`beta`", "a number of at least 0.001", "received -1")),
-    ],
-)
-def test_bad_arguments(options, fragments):
-    assert_refused(lambda: DynamicConvolutionAttention(**{"units": 3, **options}), *fragments)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_attention import ForwardAttention
-from tests.helpers import assert_refused, normal, numpy
+from tests.helpers import normal, numpy
 
 
 def test_an_agent_that_always_moves_stays_at_the_end():
@@ -29,15 +29,3 @@ def test_a_step_that_can_reach_nothing_changes_nothing(agent):
     without = np.delete(query, 1, axis=1)
     _, expected = layer(without, value, return_attention_scores=True)
     np.testing.assert_allclose(np.delete(numpy(weights), 1, axis=1), numpy(expected), atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("options", "fragments"),
-    [
-        ({"units": None}, ("`units`", "a positive integer", "received None")),
-        ({"use_bias": 1}, ("forward_attention", "`use_bias`", "True or False", "received 1")),
-        ({"transition_agent": "no"}, ("`transition_agent`", "True or False", "received 'no'")),
-    ],
-)
-def test_bad_arguments(options, fragments):
-    assert_refused(lambda: ForwardAttention(**{"units": 3, **options}), *fragments)

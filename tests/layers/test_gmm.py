@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_attention import GMMAttention
-from tests.helpers import assert_close, assert_refused, gradients, normal, numpy
+from tests.helpers import assert_close, gradients, normal, numpy
 
 
 @pytest.mark.parametrize(
@@ -70,22 +70,3 @@ def test_extreme_mixtures_stay_finite(version, logit, dtype):
         layer.mixture_bias.assign(np.where(np.arange(6) // 2 == n, logit, 0.0))
         outputs, found = gradients(layer, lambda *x: [layer(*x)], [query, value])
         assert all(np.isfinite(numpy(x)).all() for x in (*outputs, *found))
-
-
-@pytest.mark.parametrize(
-    ("options", "fragments"),
-    [
-        ({"units": None}, ("`units`", "a positive integer", "received None")),
-        ({"components": 0}, ("`components`", "a positive integer", "received 0")),
-        ({"version": "V1"}, ("`version`", "'V0', 'V2', 'V2b'", "received 'V1'")),
-        ({"initial_step": 0}, ("`initial_step`", "at least 0.001", "received 0")),
-        ({"initial_width": -1}, ("`initial_width`", "at least 0.1", "received -1")),
-        ({"initial_step": 2, "version": "V2"}, ("go with version V2b", "received version V2")),
-        (
-            {"normalizer": "sparsemax"},
-            ("`normalizer`", "received 'sparsemax'", "must be one of 'softmax'"),
-        ),
-    ],
-)
-def test_bad_arguments(options, fragments):
-    assert_refused(lambda: GMMAttention(**{"units": 3, **options}), *fragments)

@@ -27,6 +27,7 @@ from keras_attention.search import average_steps, free_run, greedy_search, repla
 from keras_attention.seq2seq import PointerGenerator
 from tests import fast, oracles
 from tests.backends import compiled, dtypes, on_tensorflow, only_on, tensor
+from tests.decoder.cases import assert_beams_carry_states
 from tests.helpers import (
     BAHDANAU,
     DTYPES,
@@ -41,6 +42,7 @@ from tests.helpers import (
     assert_close,
     assert_gradients,
     assert_refused,
+    assert_steps_equal_the_call,
     gradients,
     normal,
     numpy,
@@ -260,9 +262,9 @@ def test_the_gradient_of_training_is_that_of_the_backend(name, options):
             options = {"return_attention_scores": True, "training": False, "memory_mask": HOLES}
             return tree.flatten(decoder(sequences, list(values), **options))
 
-        found.append(gradients(decoder, call, (normal(1, B, T, D), *memories())))
-    (outputs, of_ours), (others, of_backend) = found
-    assert_all_close([*outputs, *of_ours], [*others, *of_backend])
+        outputs, of = gradients(decoder, call, (normal(1, B, T, D), *memories()))
+        found.append([*outputs, *of])
+    assert_all_close(*found)
 
 
 @on_tensorflow
@@ -300,56 +302,24 @@ def test_a_decoder_resumes_with_the_states_of_all_attentions():
     whole, *last = decoder(sequences, values)
     _, *state = decoder(sequences[:, :2], values)
     rest, *again = decoder(sequences[:, 2:], values, initial_state=state)
-    assert_close(rest, numpy(whole)[:, 2:])
-    assert_all_close(again, last)
+    assert_all_close([rest, *again], [whole[:, 2:], *last])
     # Only the second attention has a state.
     decoder = built("a state", "previous", return_state=True)
-    _, _, seen = decoder(sequences, values)
-    assert seen.shape == (B, STEPS[1])
-    first, second = decoder.get_initial_state(decoder.prepare(values)).attention
-    assert first is None
-    assert second.shape == seen.shape
-
-
-def test_single_steps_with_a_state():
-    layer, query, values = SOURCES["a state"].make(), normal(1, B, T, D), memories()
-    expected, weights = layer(query, values, value_mask=HOLES, return_attention_scores=True)
-    memory, state = layer.prepare(values, value_mask=HOLES), None
-    for i in range(T):
-        output, state, now = layer.attend(query[:, i], memory, state)
-        assert_close(output, numpy(expected)[:, i])
-        assert_all_close(now, [x[:, i] for x in weights])
-    assert state[0] is None
-
-
-def test_a_window_at_inference_is_that_of_each_attention():
-    makers = [lambda n=n: LocationSensitiveAttention(7, 2, 3, half_width=n) for n in (1, 2)]
-    layer, query = MultiSource([make() for make in makers]), normal(1, B, T, D)
-    _, weights = layer(query, memories(), return_attention_scores=True)
-    for n, one in enumerate(layer.attentions):
-        expected = one(query, memories()[n], return_attention_scores=True)[1]
-        assert_close(weights[n], numpy(expected), "float32")
-        assert (numpy(weights[n])[:, 1:] > 0).sum(-1).max() <= 2 * (n + 1) + 1
+    assert decoder(sequences, values)[-1].shape == (B, STEPS[1])
+    assert decoder.get_initial_state(decoder.prepare(values)).attention[0] is None
 
 
 def test_a_stack_attends_to_several_memories():
     rnns = [keras.layers.GRU(n, return_sequences=True) for n in (7, 11)]
-    attention = SOURCES["a state"].make("float32")
-    decoder, sequences = DecoderStack(rnns, attention), normal(1, B, T, D, dtype="float32")
-    masks = {"sequences_mask": QUERY_MASK, "memory_mask": HOLES}
-    values = memories("float32")
+    decoder = DecoderStack(rnns, SOURCES["a state"].make("float32"))
+    sequences, values = normal(1, B, T, D, dtype="float32"), memories("float32")
     decoder(sequences, values)
     randomize(decoder)
+    masks = {"sequences_mask": QUERY_MASK, "memory_mask": HOLES}
     _, weights = decoder(sequences, values, **masks, return_attention_scores=True)
     assert [x.shape for x in weights] == [(B, T, n) for n in STEPS]
     assert not np.any(side_by_side(weights)[~QUERY_MASK])
-    outputs, weights = decoder(sequences, values, memory_mask=HOLES, return_attention_scores=True)
-    prepared = decoder.prepare(values, HOLES)
-    state = decoder.get_initial_state(prepared)
-    for i in range(T):
-        output, state, now = decoder.step(sequences[:, i], state, prepared)
-        assert_close(output, numpy(outputs)[:, i], "float32")
-        assert_close(side_by_side(now), side_by_side(weights)[:, i], "float32")
+    assert_steps_equal_the_call(decoder, sequences, values, HOLES)
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -410,45 +380,28 @@ def test_only_an_attention_that_counts_steps_gets_their_numbers():
 VOCABULARY, START, END = 7, 1, 2
 
 
-def search_parts(name="states"):
-    double = {"dtype": "float64"}
-    decoder = AttentionRNN(keras.layers.GRUCell(H, **double), SOURCES[name].make())
-    embed = keras.layers.Embedding(VOCABULARY, D, **double)
-    head = keras.layers.Dense(VOCABULARY, **double)
-    head(decoder(embed(np.zeros((B, 1))), memories()))
-    for n, layer in enumerate((embed, decoder, head)):
-        randomize(layer, n, scale=1)
+def search_parts():
+    decoder = built("states", "previous")
+    embed, head = normal(7, VOCABULARY, D), tensor(normal(8, H, VOCABULARY))
 
     def step(tokens, state, memory):
-        output, state, weights = decoder.step(embed(tokens), state, memory)
-        return head(output), state, weights
+        inputs = ops.take(tensor(embed), tokens, axis=0)
+        output, state, weights = decoder.step(inputs, state, memory)
+        return ops.matmul(output, head), state, weights
 
     prepared = decoder.prepare(list(map(tensor, memories())), [tensor(HOLES[0]), None])
-    return decoder, embed, step, prepared
+    return decoder, step, prepared, decoder.get_initial_state(prepared)
 
 
 TOKENS = {"start_token": START, "end_token": END, "max_length": 4}
 
 
 def test_each_beam_carries_the_states_of_all_attentions():
-    """A call with the tokens of a hypothesis returns the same weights as the search."""
-    decoder, embed, step, prepared = search_parts()
-    state = decoder.get_initial_state(prepared)
-    found = beam_search(step, state, prepared, beam_width=2, **TOKENS)
-    assert [x.shape for x in found.weights] == [(B, 2, 4, n) for n in STEPS]
-    for k in range(2):
-        words = np.concatenate([np.full((B, 1), START), numpy(found.tokens)[:, k, :-1]], 1)
-        options = {"memory_mask": [HOLES[0], None], "return_attention_scores": True}
-        _, weights = decoder(embed(words), memories(), **options)
-        for b, length in enumerate(numpy(found.lengths).astype(int)[:, k]):
-            for x, y in zip(found.weights, weights, strict=True):
-                assert_close(numpy(x)[b, k, :length], numpy(y)[b, :length])
-                assert not numpy(x)[b, k, length:].any()
+    assert_beams_carry_states(SOURCES["states"].make(), memories(), [tensor(HOLES[0]), None])
 
 
 def test_searches_that_take_several_memories():
-    decoder, _, step, prepared = search_parts()
-    state = decoder.get_initial_state(prepared)
+    decoder, step, prepared, state = search_parts()
     alone = greedy_search(step, state, prepared, **TOKENS)
     twice = average_steps([step, step])
     both = greedy_search(twice, (state, state), (prepared, prepared), **TOKENS)
@@ -465,8 +418,7 @@ def test_searches_that_take_several_memories():
 
 
 def test_what_reads_one_memory_says_so():
-    decoder, _, step, prepared = search_parts()
-    state = decoder.get_initial_state(prepared)
+    _, step, prepared, state = search_parts()
     assert_refused(
         lambda: beam_search(step, state, prepared, coverage_penalty=0.1, **TOKENS),
         *("beam_search: `coverage_penalty` needs the weights of one memory", "received ["),
@@ -495,7 +447,8 @@ def make_model(attention=None, head=None, seed=0):
     letters, state, mask = encoder(word)
     memory = [letters, keras.layers.Embedding(9, 6)(tags)]
     if attention is None:
-        attention = MultiSource([LocationSensitiveAttention(5, 2, 3), BahdanauAttention(5)])
+        heads = MultiHead(LocationSensitiveAttention(5, 2, 3, dropout=0.1, seed=3), 3)
+        attention = MultiSource([heads, BahdanauAttention(5)])
     model = Seq2Seq(
         keras.Model([word, tags], (memory, state, [mask, ops.not_equal(tags, 0)])),
         AttentionRNN(keras.layers.GRUCell(8), attention),
@@ -514,12 +467,11 @@ def test_a_step_of_a_model_is_its_call():
     state, memory = model.start(SOURCE)
     for i in range(3):
         tokens = TARGETS[:, i - 1] if i else np.full(3, START)
-        found, state, weights = model.step(tensor(tokens.astype("int32")), state, memory)
+        found, state, _ = model.step(tensor(tokens.astype("int32")), state, memory)
         valid = TARGETS[:, i] != 0
         # Logits of up to five: their rounding grows with the number.
         expected = logits[valid, i, 2:]
         np.testing.assert_allclose(numpy(found)[valid, 2:], expected, rtol=2e-6, atol=2e-6)
-        assert [x.shape for x in weights] == [(3, 5), (3, 2)]
 
 
 def test_tags_and_letters_behind_the_masks_do_not_count():
@@ -533,12 +485,8 @@ def test_tags_and_letters_behind_the_masks_do_not_count():
 
 
 @pytest.mark.slow
+@compiling(False)  # compiling every program would take most of the time
 def test_a_model_of_two_sources_trains_generates_and_is_loaded(tmp_path):
-    with compiling(False):  # compiling every program would take most of the time
-        train_and_load(tmp_path)
-
-
-def train_and_load(tmp_path):
     model = make_model()
     model.compile(keras.optimizers.SGD(0.1))
     before = [numpy(x) for x in model.trainable_weights]
@@ -549,8 +497,7 @@ def train_and_load(tmp_path):
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     results = [x.generate(SOURCE, 6, n_best=2) for x in (model, loaded)]
     assert np.array_equal(results[0].tokens, results[1].tokens)
-    for x, y in zip(results[0].weights, results[1].weights, strict=True):
-        assert_close(x, y, "float32")
+    assert_all_close(results[0].weights, results[1].weights, "float32")
     assert [x.shape for x in results[0].weights] == [(3, 2, 6, 5), (3, 2, 6, 2)]
     few = model.generate(SOURCE, 6, "greedy", batch_size=2)
     together = Ensemble([model, loaded]).generate(SOURCE, 6, "greedy")
@@ -587,7 +534,8 @@ class Reader(keras.layers.Layer):
 
 
 def test_a_head_may_read_all_memories():
-    model = make_model(head=Reader())
+    attentions = LocationSensitiveAttention(5, 2, 3), BahdanauAttention(5)
+    model = make_model(MultiSource([*attentions]), head=Reader())
     weights = model.log_probability(SOURCE, TARGETS).weights
     _, (prepared, _) = model.start(SOURCE)
     values = prepared.value
@@ -609,154 +557,104 @@ def make_decoder():
 
 
 LAYER, QUERY, FLOATS = MultiSource(attentions()), normal(1, B, T, D), memories()
-REFUSALS = {
-    "no list": (
-        lambda: MultiSource(BahdanauAttention(3)),
-        ("`attentions` must be a list of at least two", "One memory needs no MultiSource."),
+ONE = BahdanauAttention(3)
+REFUSALS = [
+    (lambda: MultiSource(ONE), "`attentions` must be a list of at least two", "needs no MultiSour"),
+    (lambda: MultiSource([ONE, None]), "`attentions[1]` must be one layer built on ScoringMixin"),
+    (lambda: MultiSource([BahdanauAttention, ONE]), "`attentions[0]`", "BahdanauAttention(...)."),
+    (lambda: MultiSource([ONE] * 2), "same attention twice"),
+    (
+        lambda: MultiSource([ONE, BahdanauAttention(3, dtype="float64")]),
+        *("in the dtype of the layer, float32", "'float64'", "the same `dtype`"),
     ),
-    "no layer": (
-        lambda: MultiSource([BahdanauAttention(3), None]),
-        ("`attentions[1]` must be one layer built on ScoringMixin", "received None"),
-    ),
-    "a class": (
-        lambda: MultiSource([BahdanauAttention, LuongAttention()]),
-        ("`attentions[0]`", "Make one: BahdanauAttention(...)."),
-    ),
-    "one twice": (lambda: MultiSource([LAYER.attentions[0]] * 2), ("same attention twice",)),
-    "dtypes": (
-        lambda: MultiSource([BahdanauAttention(3), BahdanauAttention(3, dtype="float64")]),
-        ("in the dtype of the layer, float32", "'float64'", "the same `dtype`"),
-    ),
-    "an argument": (
+    (
         lambda: MultiSource(attentions(), dropout=0.1),
-        ("`dropout` is an argument of each attention", "BahdanauAttention(..., dropout=...)"),
+        *("`dropout` is an argument of each attention", "BahdanauAttention(..., dropout=...)"),
     ),
-    "a regularizer": (
+    (
         lambda: MultiSource([BahdanauAttention(3, activity_regularizer="l2"), LuongAttention()]),
-        ("`attentions[0]` must have no `activity_regularizer`", "Give it to MultiSource."),
+        *("`attentions[0]` must have no `activity_regularizer`", "Give it to MultiSource."),
     ),
-    "itself": (
-        lambda: MultiSource([MultiSource(attentions()), BahdanauAttention(3)]),
-        ("`attentions[0]` must read one memory", "Make MultiSource the outermost"),
+    (
+        lambda: MultiSource([MultiSource(attentions()), ONE]),
+        *("`attentions[0]` must read one memory", "Make MultiSource the outermost"),
     ),
-    "heads of it": (
+    (
         lambda: MultiHead(MultiSource(attentions()), 2),
-        ("`attention` must read one memory", "MultiSource([MultiHead(...), ...])"),
+        *("`attention` must read one memory", "MultiSource([MultiHead(...), ...])"),
     ),
-    "one memory": (
+    (
         lambda: LAYER(QUERY, FLOATS[0]),
-        ("`value` must be a list of 2, one for each attention", "float64 of shape (2, 7, 13)"),
+        *("`value` must be a list of 2, one for each attention", "float64 of shape (2, 7, 13)"),
     ),
-    "three memories": (
+    (
         lambda: LAYER(QUERY, [*FLOATS, FLOATS[0]]),
-        ("`value` must be a list of 2", "a list of 3", "Pass value=[first, second]"),
+        *("`value` must be a list of 2", "a list of 3", "Pass value=[first, second]"),
     ),
-    "no memory": (lambda: LAYER(QUERY), ("`value` must be a list of 2", "received None")),
-    "batches": (
+    (lambda: LAYER(QUERY), "`value` must be a list of 2", "received None"),
+    (
         lambda: LAYER(QUERY, [FLOATS[0], FLOATS[1][:1]]),
-        ("`value[1]` must be", "because `query` has batch size 2; received float64 of shape (1, "),
+        *("`value[1]` must be", "because `query` has batch size 2; received float64 of shape (1, "),
     ),
-    "ids": (
-        lambda: LAYER(QUERY, [FLOATS[0], np.ones((B, 4), int)]),
-        ("`value[1]` must be floating-point", "Embed ids first"),
-    ),
-    "one key": (
+    (
         lambda: LAYER(QUERY, FLOATS, key=[FLOATS[0], None]),
-        ("`key[1]` must be floating-point, of shape (2, 11, ", "received None"),
+        *("`key[1]` must be floating-point, of shape (2, 11, ", "received None"),
     ),
-    "one mask": (
+    (
         lambda: LAYER(QUERY, FLOATS, value_mask=HOLES[0]),
-        ("`value_mask` must be a list of 2", "received bool of shape (2, 7)"),
+        *("`value_mask` must be a list of 2", "received bool of shape (2, 7)"),
     ),
-    "the other mask": (
+    (
         lambda: LAYER(QUERY, FLOATS, value_mask=HOLES[::-1]),
-        ("`value_mask[0]` must be", "because `value[0]` has 7 memory steps", "of shape (2, 11)"),
+        *("`value_mask[0]` must be", "because `value[0]` has 7 memory steps", "of shape (2, 11)"),
     ),
-    "pairs": (
+    (
         lambda: LAYER(QUERY, FLOATS, attention_mask=[None, np.ones((T, 7), bool)]),
-        (
-            "`attention_mask[1]` must be boolean, of shape (5, 11) or (2, 5, 11)",
-            "pass `value_mask`",
-        ),
+        "`attention_mask[1]` must be boolean, of shape (5, 11) or (2, 5, 11)",
+        "pass `value_mask`",
     ),
-    "widths": (
-        lambda: MultiSource([MemoryHop(), BahdanauAttention(3)])(QUERY, FLOATS),
-        ("memory_hop", "`value` must be", "because `query` has 3 features", ", 13)"),
+    (
+        lambda: MultiSource([MemoryHop(), ONE])(QUERY, FLOATS),
+        *("memory_hop", "`value` must be", "because `query` has 3 features", ", 13)"),
     ),
-    "a memory of a decoder": (
-        lambda: make_decoder()(QUERY, FLOATS[0]),
-        ("`memory` must be a list of 2",),
-    ),
-    "another width in a decoder": (
+    (lambda: make_decoder()(QUERY, FLOATS[0]), "`memory` must be a list of 2"),
+    (
         lambda: make_decoder()(QUERY, FLOATS[::-1]),
-        ("was built for `memory[0]` of 13 features", "(2, 11, 2)"),
+        *("was built for `memory[0]` of 13 features", "(2, 11, 2)"),
     ),
-    "a prepared memory": (
+    (
         lambda: make_decoder().prepare(FLOATS, HOLES[0]),
-        ("`memory_mask` must be a list of 2",),
+        "`memory_mask` must be a list of 2",
     ),
-    "a list for one attention": (
-        lambda: AttentionRNN(keras.layers.GRUCell(5), BahdanauAttention(3))(QUERY, FLOATS),
-        ("`memory` must be floating-point", "received [", "need a MultiSource"),
-    ),
-    "a list for a layer": (
-        lambda: BahdanauAttention(3)(QUERY, FLOATS),
-        ("`value` must be floating-point", "received [", "need a MultiSource"),
-    ),
-    "a pointer": (
+    (
         lambda: make_model(head=PointerGenerator(6, 3)),
-        ("`weights` must be floating-point", "received [", "It reads one memory"),
+        *("`weights` must be floating-point", "received [", "It reads one memory"),
     ),
-    "an encoder of one memory": (
+    (
         lambda: make_model(BahdanauAttention(3)),
-        ("`memory` must be floating-point", "received ["),
+        *("`memory` must be floating-point", "received ["),
     ),
-    "coverage": (
-        lambda: make_model().generate(SOURCE, 3, coverage_penalty=0.1),
-        ("`coverage_penalty` needs the weights of one memory",),
-    ),
-}
+]
 
 
-@pytest.mark.parametrize("name", REFUSALS)
-def test_refusals(name):
-    call, fragments = REFUSALS[name]
-    assert_refused(call, *fragments)
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda x: x[1])
+def test_refusals(refusal):
+    assert_refused(*refusal)
 
 
-def test_a_memory_of_another_step():
-    decoder = make_decoder()
+def test_a_memory_or_a_state_that_does_not_fit():
+    decoder, other = make_decoder(), BahdanauAttention(3)
     prepared = decoder.prepare(FLOATS)
     state = decoder.get_initial_state(prepared)
-    other = BahdanauAttention(3)
     other(QUERY, FLOATS[0])
-    memory = other.prepare(FLOATS[0])
+    memory, attention, query = other.prepare(FLOATS[0]), decoder.attention, np.ones((B, 5))
     assert_refused(lambda: decoder.step(QUERY[:, 0], state, memory), "`memory` must be a list of 2")
-    attention = decoder.attention
-    query = np.ones((B, 5))
     assert_refused(lambda: attention.attend(query, memory), "`value` must be a list of 2")
     assert_refused(lambda: attention.attend(query, FLOATS), "`memory` must come from prepare")
-    assert_refused(
-        lambda: attention.attend(query, prepared, [None, None]), "this attention has no state"
-    )
-
-
-def test_a_state_that_does_not_fit():
+    nothing = [None, None]
+    message = "this attention has no state"
+    assert_refused(lambda: attention.attend(query, prepared, nothing), message)
     layer = SOURCES["states"].make("float32")
     layer(QUERY, FLOATS)
-    memory = layer.prepare(FLOATS)
-    wrong = [ops.zeros((B, 7)), ops.zeros((B, 7))]
+    memory, wrong = layer.prepare(FLOATS), [ops.zeros((B, 7)), ops.zeros((B, 7))]
     assert_refused(lambda: layer.attend(QUERY[:, 0], memory, wrong), "`state`", "shapes")
-
-
-def test_masks_of_embeddings_propagate():
-    ids = np.array([[1, 2, 0], [3, 0, 0]]), np.array([[1, 2, 3, 4], [3, 4, 0, 0]])
-    inputs = [keras.Input((None,), dtype="int32") for _ in range(2)]
-    values = [keras.layers.Embedding(5, 4, mask_zero=True)(x) for x in inputs]
-    query = keras.Input((None, D))
-    layer = MultiSource(attentions())
-    model = keras.Model([query, *inputs], layer(query, values, return_attention_scores=True))
-    _, weights = model([QUERY.astype("float32"), *ids])
-    for x, one in zip(ids, weights, strict=True):
-        assert not numpy(one)[np.broadcast_to((x == 0)[:, None], one.shape)].any()
-        assert numpy(one).sum(-1) == pytest.approx(1)
