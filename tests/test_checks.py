@@ -283,10 +283,7 @@ MISTAKES = {
         "`inputs` must be floating-point, of shape (batch, steps, features); received [float32 of "
         "shape (2, 3, 5), float32 of shape (2, 7, 5)]. Call layer(inputs).",
     ),
-    "a list for a decoder": (
-        lambda: decoder()([QUERY, VALUE]),
-        "Call layer(sequences, memory).",
-    ),
+    "a list for a decoder": (lambda: decoder()([QUERY, VALUE]), "Call layer(sequences, memory)."),
     "memory and state of an encoder": (
         lambda: decoder()(QUERY, [VALUE, STEP]),
         "`memory` must be floating-point, of shape (2, memory steps, features); received [float32 "

@@ -612,13 +612,7 @@ CASES = {
     ),
     "hierarchical, all options": Case(
         HierarchicalAttention,
-        {
-            "units": 13,
-            "sentence_units": 2,
-            "normalizer": "sparsemax",
-            "dropout": 0.2,
-            "seed": 3,
-        },
+        {"units": 13, "sentence_units": 2, "normalizer": "sparsemax", "dropout": 0.2, "seed": 3},
         (SENTENCES,),
         ((TQ, TK), (TQ,)),
         {"word_encoder": both_ways(2), "sentence_encoder": both_ways(3)},
@@ -710,12 +704,7 @@ CASES = {
     ),
     "memory hop, all options": Case(
         MemoryHop,
-        {
-            "update": "linear",
-            "normalizer": "sparsemax",
-            "dropout": 0.2,
-            "seed": 3,
-        },
+        {"update": "linear", "normalizer": "sparsemax", "dropout": 0.2, "seed": 3},
         (QUERY, Argument("value", (TK,), DQ)),
         ((TQ, TK),),
         masked_like="query",
@@ -816,11 +805,7 @@ def parameters(name, is_fast=lambda case: True):
     return pytest.mark.parametrize(
         name,
         [
-            pytest.param(
-                key if name == "name" else case,
-                id=key,
-                marks=marks(case),
-            )
+            pytest.param(key if name == "name" else case, id=key, marks=marks(case))
             for key, case in CASES.items()
             if case.duties
         ],

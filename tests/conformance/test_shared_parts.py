@@ -178,10 +178,7 @@ KINDS = {
     ),
     "embedding": (
         lambda: layers.Embedding(V, D),
-        {
-            "encoder": Holder(encoder, lambda f: f.embedding, of_ids),
-            "itself": itself(of_ids),
-        },
+        {"encoder": Holder(encoder, lambda f: f.embedding, of_ids), "itself": itself(of_ids)},
     ),
 }
 # All layers of a kind in one model, in both orders; and each layer twice.

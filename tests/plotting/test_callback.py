@@ -69,10 +69,7 @@ def test_a_diverging_training_continues(tmp_path):
     [
         ({"layer": "missing"}, "one of 'attention'; received 'missing'"),
         ({"layer": 0}, "`layer` must be one of 'attention'; received 0"),
-        (
-            {"sources": [["a"]], "targets": [["b"]]},
-            "`sources` must be 2 lists of tokens",
-        ),
+        ({"sources": [["a"]], "targets": [["b"]]}, "`sources` must be 2 lists of tokens"),
         ({"sources": [list("abcd")] * 2}, r"here \(2, 4\); received \(2, 3\)"),
         ({"targets": None}, r"of shape \(samples, source\); received float32 of shape \(2, 2, 3\)"),
     ],

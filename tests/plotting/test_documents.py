@@ -123,10 +123,7 @@ def test_a_note_stands_below_the_title():
     [
         (lambda x: {"word_weights": [[0.5, x]]}, r"`word_weights\[0\]` must be finite and not neg"),
         (lambda x: {"sentence_weights": [x]}, "d: `sentence_weights` must be finite and not neg"),
-        (
-            lambda x: {"probability": x},
-            "`probability` must be a number from 0 to 1",
-        ),
+        (lambda x: {"probability": x}, "`probability` must be a number from 0 to 1"),
     ],
 )
 def test_nonsense_is_refused(show, change, message, weight):
@@ -189,10 +186,7 @@ def test_padding_behind_and_bytes():
 
 
 def test_strengths():
-    words, weights = (
-        [["a", "b"], ["c", "d", "e"], ["f"]],
-        [[0.75, 0.25], [0.5, 0.5, 0.0], [1.0]],
-    )
+    words, weights = ([["a", "b"], ["c", "d", "e"], ["f"]], [[0.75, 0.25], [0.5, 0.5, 0.0], [1.0]])
     expected = [(1, [1, 1 / 3]), (0.25, [0.5, 0.5, 0]), (0, [0])]
     sentences = read_document(Document(words, weights, [0.8, 0.2, 0]))[1]
     for sentence, (share, strengths) in zip(sentences, expected, strict=True):

@@ -51,10 +51,7 @@ def test_the_map_without_a_target():
         ({"per_line": "a"}, "per_line` must be a positive integer, at most 1048576; received 'a'"),
         ({"largest": np.inf}, "`largest` must be a number above 0; received inf"),
         ({"largest": "a"}, "`largest` must be a number above 0; received 'a'"),
-        (
-            {"marked": 1},
-            "`marked` must be a list of indices, or a mask, of the 2 source tokens",
-        ),
+        ({"marked": 1}, "`marked` must be a list of indices, or a mask, of the 2 source tokens"),
         ({"marked": [0.5]}, r"`marked` must .* the 2 source tokens, from 0; received \[0.5\]"),
     ],
 )

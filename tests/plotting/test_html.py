@@ -51,10 +51,7 @@ def test_gaps_of_highlighted_text():
     assert read(highlight(["a", ",", "b"], [0, 0, 0], ["", "", "\n"])).text == "a,\nb"
     assert read(highlight([], [])).text == ""
     assert read(highlight(iter("ab"), [0, 0])).text == "a b"
-    with pytest.raises(
-        ValueError,
-        match=r"`joiner` must be one string, or .*; received None",
-    ):
+    with pytest.raises(ValueError, match=r"`joiner` must be one string, or .*; received None"):
         highlight(["a"], [0], None)
     with pytest.raises(ValueError, match=r"one before each token, here 3; received \['', ''\]"):
         highlight(["a", "b", "c"], [0, 0, 0], ["", ""])

@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.search import (
-    SearchResult,
-    beam_search,
-    bidirectional_search,
-    reverse_tokens,
-)
+from keras_attention.search import SearchResult, beam_search, bidirectional_search, reverse_tokens
 from tests import fast
 from tests.backends import BACKEND, compiled, only_on
 from tests.helpers import assert_refused

@@ -10,15 +10,7 @@ from keras import ops
 
 from keras_attention.search import SearchResult, greedy_search, sample_search
 from tests.backends import XLA, compiled, on_tensorflow
-from tests.search.oracles import (
-    END,
-    START,
-    TOKENS,
-    Decoder,
-    V,
-    brute_force,
-    to_numpy,
-)
+from tests.search.oracles import END, START, TOKENS, Decoder, V, brute_force, to_numpy
 
 WORDS = 127  # a prime, so that the last group of words is padded
 ONE = {"start_token": START, "end_token": END, "max_length": 1}

@@ -66,12 +66,7 @@ def test_beam_search_is_the_loop(width, length_penalty):
     expected = oracle_beam(decoder, state, memory, width, length_penalty)
     assert len({len(tokens) for beams in expected for tokens, *_ in beams}) > 1
     result = beam_search(
-        decoder.step,
-        state,
-        memory,
-        beam_width=width,
-        length_penalty=length_penalty,
-        **TOKENS,
+        decoder.step, state, memory, beam_width=width, length_penalty=length_penalty, **TOKENS
     )
     assert_found(result, expected)
 

@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_attention import (
-    AttentionRNN,
-    Ensemble,
-    MonotonicAttention,
-    RecurrentEncoder,
-    Seq2Seq,
-)
+from keras_attention import AttentionRNN, Ensemble, MonotonicAttention, RecurrentEncoder, Seq2Seq
 from keras_attention.seq2seq import BidirectionalEnsemble, _compiled_functions
 from keras_attention.seq2seq._compiled_functions import CompiledFunctions
 from keras_attention.seq2seq._generation import OWN, SEARCHES
