@@ -362,3 +362,13 @@ def assert_refused(call, *fragments):
     assert error.type is not RuntimeError or "automatically build the model" in str(error.value)
     for fragment in fragments[1:]:
         assert fragment in str(error.value)
+
+
+def refusals(*cases):
+    """Make a test of each `(call, *words)`: the call raises a ValueError that says all words."""
+
+    @pytest.mark.parametrize(("call", "words"), [(call, words) for call, *words in cases])
+    def test(call, words):
+        assert_refused(call, *words)
+
+    return test
