@@ -253,7 +253,7 @@ def sequential(*makers):
 
 TQ, TK, DQ, DV = 3, 7, 5, 11
 QUERY, STEP = Argument("query", (TQ,), DQ), Argument("query", (), DQ)
-VALUE = Argument("value", (TK,), DV)
+VALUE, VALUE_Q = Argument("value", (TK,), DV), Argument("value", (TK,), DQ)
 VALUES = Argument("value 0", (TK,), DV), Argument("value 1", (5,), 2)
 CONTEXT, QUESTION = Argument("context", (TK,), DQ), Argument("query", (TQ,), DQ)
 SEQUENCES, MEMORY = Argument("sequences", (TQ,), DQ), Argument("memory", (TK,), DV)
@@ -261,308 +261,203 @@ MEMORIES = Argument("memory 0", (TK,), DV), Argument("memory 1", (5,), 2)
 STORY, ASKED = Argument("story", (5, 7), None), Argument("question", (3,), None)
 WORDS, SENTENCES = Argument("inputs", (TK,), DV), Argument("inputs", (TQ, TK), DQ)
 
+
+def attends(layer, options, value=VALUE, key=(), **more):
+    """A layer that is called with a sequence of queries."""
+    more = {"masked_like": "query", "scores": ((TQ, TK),), **more}
+    return Case(layer, options, (QUERY, *(value if value is VALUES else (value, *key))), **more)
+
+
+def steps(layer, options, value=VALUE, key=(), scores=((TK,),), **more):
+    """A layer that is called with one query."""
+    values = value if value is VALUES else (value, *key)
+    return Case(layer, options, (STEP, *values), scores, **more)
+
+
+def flows(options, scores, arguments=(CONTEXT, QUESTION), **more):
+    more = {"memory": "query", "masked_like": "context", "reads_zeros": False, **more}
+    return Case(BiDAFAttentionFlow, options, arguments, scores, **more)
+
+
+def decodes(options, cell, attention, memories=(MEMORY,), **more):
+    parts = {"cell": cell, "attention": attention}
+    more = {"memory": "memory", "masked_like": "sequences", **more}
+    scores = ((TQ, TK), (TQ, 5))[: len(memories)]
+    return Case(AttentionRNN, options, (SEQUENCES, *memories), scores, parts, **more)
+
+
+def pools(layer, options, scores=((TK,),), inputs=WORDS, **more):
+    return Case(layer, options, (inputs,), scores, memory="inputs", **more)
+
+
+def documents(options, **more):
+    scores = (TQ, TK), (TQ,)
+    return pools(HierarchicalAttention, {"units": 13, **options}, scores, SENTENCES, **more)
+
+
+def series(options, cell, **more):
+    more = {"fixed": True, "masked_like": "inputs", "masked_axis": -2, **more}
+    options = {"units": 13, **options}
+    return pools(FeatureAttention, options, ((TK, DV),), parts={"cell": cell}, **more)
+
+
+def answers(options, hops, **more):
+    options = {"vocabulary_size": VOCABULARY, "units": 13, **options}
+    more = {"memory": "story", "reads_zeros": False, "scale": 0.2, **more}
+    return Case(MemoryNetwork, options, (STORY, ASKED), ((hops, 5),), **more)
+
+
+KEY_Q, KEY_2 = Argument("key", (TK,), DQ), Argument("key", (TK,), 2)
+DROPOUT = {"dropout": 0.2, "seed": 3}
+LOCAL_P = {"alignment": "local-p", "half_width": 2, "units": 13}
+ATTENTION_2, GENERAL = part(BahdanauAttention, 2), part(LuongAttention, "general")
+GENERAL_P = part(LuongAttention, "general", **LOCAL_P)
+GRU, LSTM = cell(layers.GRUCell, 13), cell(layers.LSTMCell, 13)
+FIRST = {"first": True, "exported": True}
+NO_ZEROS = {"reads_zeros": False}
+# Choices of an argument that change an exported program; their other duties are tested elsewhere.
+EXPORTED = {"exported": True, "duties": False}
+# Attentions with a state, and all their options.
+STATES = {
+    "location-sensitive": (LocationSensitiveAttention, {
+        "filters": 2, "kernel_size": 3, "cumulative": False, "use_bias": False,
+        "normalizer": "entmax15"}),
+    "coverage": (CoverageAttention, {
+        "loss_weight": 0.5, "use_bias": False, "normalizer": "softmax"}),
+    "monotonic": (MonotonicAttention, {
+        "mode": "hard", "noise": 0.5, "chunk_size": 2, "initial_offset": 0.5, "initial_gain": 0.5,
+        "use_bias": True, "normalizer": "softmax"}),
+    "stepwise monotonic": (StepwiseMonotonicAttention, {
+        "hard": True, "noise": 0.5, "temperature": 0.5, "keep_last": True, "initial_offset": 0.5,
+        "initial_gain": 0.5, "use_bias": True, "normalizer": "softmax"}),
+    "forward": (ForwardAttention, {
+        "transition_agent": True, "use_bias": False, "normalizer": "softmax"}),
+    "gmm": (GMMAttention, {
+        "components": 2, "version": "V2", "initial_step": 1.0, "initial_width": 10.0,
+        "normalizer": "softmax"}),
+    "dynamic convolution": (DynamicConvolutionAttention, {
+        "filters": 2, "kernel_size": 3, "prior_length": 4, "alpha": 0.2, "beta": 0.7,
+        "normalizer": "softmax"}),
+}  # fmt: skip
 CASES = {
-    "bahdanau with keys": Case(
+    "bahdanau with keys": attends(BahdanauAttention, {"units": 13}, key=(KEY_2,)),
+    "bahdanau, all options": attends(
         BahdanauAttention,
-        {"units": 13},
-        (QUERY, VALUE, Argument("key", (TK,), 2)),
-        ((TQ, TK),),
-        masked_like="query",
-    ),
-    "bahdanau, all options": Case(
-        BahdanauAttention,
-        {
-            "units": 13,
-            "use_bias": True,
-            "weight_norm": True,
-            "normalizer": "sparsemax",
-            "dropout": 0.2,
-            "seed": 3,
-        },
-        (QUERY, VALUE),
-        ((TQ, TK),),
-        masked_like="query",
+        {"units": 13, "use_bias": True, "weight_norm": True, "normalizer": "sparsemax", **DROPOUT},
         first=True,
     ),
-    "bahdanau, one step": Case(BahdanauAttention, {"units": 13}, (STEP, VALUE), ((TK,),)),
-    "luong general": Case(
-        LuongAttention,
-        {"score_mode": "general"},
-        (QUERY, VALUE),
-        ((TQ, TK),),
-        masked_like="query",
-        exported=True,
+    "bahdanau, one step": steps(BahdanauAttention, {"units": 13}),
+    "luong general": attends(LuongAttention, {"score_mode": "general"}, exported=True),
+    "luong concat local-m": attends(
+        LuongAttention, {"score_mode": "concat", "alignment": "local-m", "half_width": 2}
     ),
-    "luong concat local-m": Case(
+    "luong location, one step": steps(LuongAttention, {"score_mode": "location", "max_length": 17}),
+    "luong dot local-p, all options": attends(
         LuongAttention,
-        {"score_mode": "concat", "alignment": "local-m", "half_width": 2},
-        (QUERY, VALUE),
-        ((TQ, TK),),
-        masked_like="query",
-    ),
-    "luong location, one step": Case(
-        LuongAttention, {"score_mode": "location", "max_length": 17}, (STEP, VALUE), ((TK,),)
-    ),
-    "luong dot local-p, all options": Case(
-        LuongAttention,
-        {
-            "score_mode": "dot",
-            "alignment": "local-p",
-            "half_width": 2,
-            "units": 13,
-            "normalizer": "sparsemax",
-            "dropout": 0.2,
-            "seed": 3,
-        },
-        (QUERY, Argument("value", (TK,), DQ)),
-        ((TQ, TK),),
-        masked_like="query",
-        reads_zeros=False,
+        {"score_mode": "dot", **LOCAL_P, "normalizer": "sparsemax", **DROPOUT},
+        VALUE_Q,
         first=True,
+        **NO_ZEROS,
     ),
+    # Padding is at both ends, so no window but one as wide as the memory has all of it.
     **{
-        name: Case(
-            layer,
-            # Padding is at both ends, so no window but one as wide as the memory has all of it.
-            {"units": 13, **options, "half_width": 2, "dropout": 0.2, "seed": 3},
-            (QUERY, VALUE),
-            ((TQ, TK),),
-            masked_like="query",
-            first=True,
-            exported=True,
-        )
-        for name, layer, options in (
-            (
-                "location-sensitive",
-                LocationSensitiveAttention,
-                {"filters": 2, "kernel_size": 3, "cumulative": False, "use_bias": False}
-                | {"normalizer": "entmax15"},
-            ),
-            (
-                "coverage",
-                CoverageAttention,
-                {"loss_weight": 0.5, "use_bias": False, "normalizer": "softmax"},
-            ),
-            (
-                "monotonic",
-                MonotonicAttention,
-                {
-                    "mode": "hard",
-                    "noise": 0.5,
-                    "chunk_size": 2,
-                    "initial_offset": 0.5,
-                    "initial_gain": 0.5,
-                    "use_bias": True,
-                }
-                | {"normalizer": "softmax"},
-            ),
-            (
-                "stepwise monotonic",
-                StepwiseMonotonicAttention,
-                {"hard": True, "noise": 0.5, "temperature": 0.5, "keep_last": True}
-                | {"initial_offset": 0.5, "initial_gain": 0.5, "use_bias": True}
-                | {"normalizer": "softmax"},
-            ),
-            (
-                "forward",
-                ForwardAttention,
-                {"transition_agent": True, "use_bias": False, "normalizer": "softmax"},
-            ),
-            (
-                "gmm",
-                GMMAttention,
-                {"components": 2, "version": "V2", "initial_step": 1.0, "initial_width": 10.0}
-                | {"normalizer": "softmax"},
-            ),
-            (
-                "dynamic convolution",
-                DynamicConvolutionAttention,
-                {"filters": 2, "kernel_size": 3, "prior_length": 4, "alpha": 0.2, "beta": 0.7}
-                | {"normalizer": "softmax"},
-            ),
-        )
+        name: attends(layer, {"units": 13, **options, "half_width": 2, **DROPOUT}, **FIRST)
+        for name, (layer, options) in STATES.items()
     },
-    "heads": Case(
+    "heads": attends(
         MultiHead,
         {"num_heads": 3, "normalizer": "softmax", "dropout": 0.0, "seed": None},
-        (QUERY, VALUE),
-        ((TQ, TK),),
-        {"attention": part(BahdanauAttention, 2, dropout=0.2, seed=3)},
-        masked_like="query",
-        first=True,
-        exported=True,
+        parts={"attention": part(BahdanauAttention, 2, **DROPOUT)},
+        **FIRST,
     ),
-    "heads with a state": Case(
+    "heads with a state": attends(
         MultiHead,
         {"num_heads": 2},
-        (QUERY, VALUE),
-        ((TQ, TK),),
-        {"attention": part(LocationSensitiveAttention, 13, 2, 3, half_width=2)},
-        masked_like="query",
+        parts={"attention": part(LocationSensitiveAttention, 13, 2, 3, half_width=2)},
         exported=True,
     ),
-    "heads, one step": Case(
-        MultiHead,
-        {"num_heads": 2},
-        (STEP, VALUE),
-        ((TK,),),
-        {"attention": part(LuongAttention, "general", "local-p", half_width=2, units=13)},
-        reads_zeros=False,
+    "heads, one step": steps(
+        MultiHead, {"num_heads": 2}, parts={"attention": GENERAL_P}, **NO_ZEROS
     ),
-    "sources": Case(
+    "sources": attends(
         MultiSource,
         {"normalizer": "softmax", "dropout": 0.0, "seed": None},
-        (QUERY, *VALUES),
-        ((TQ, TK), (TQ, 5)),
-        {
-            "attentions": cells(
-                part(BahdanauAttention, 13, dropout=0.2, seed=3), part(LuongAttention, "general")
-            )
-        },
-        masked_like="query",
-        first=True,
-        exported=True,
+        VALUES,
+        scores=((TQ, TK), (TQ, 5)),
+        parts={"attentions": cells(part(BahdanauAttention, 13, **DROPOUT), GENERAL)},
+        **FIRST,
     ),
-    "sources with a state": Case(
+    "sources with a state": attends(
         MultiSource,
         {},
-        (QUERY, *VALUES),
-        ((TQ, TK), (TQ, 5)),
-        {
+        VALUES,
+        scores=((TQ, TK), (TQ, 5)),
+        parts={
             "attentions": cells(
                 part(LuongAttention, "general", "local-p", half_width=2, units=3),
                 part(LocationSensitiveAttention, 13, 2, 3, half_width=2),
             )
         },
-        masked_like="query",
-        reads_zeros=False,
         exported=True,
+        **NO_ZEROS,
     ),
-    "sources, one step": Case(
+    "sources, one step": steps(
         MultiSource,
         {},
-        (STEP, *VALUES),
-        ((TK,), (5,)),
-        {
+        VALUES,
+        scores=((TK,), (5,)),
+        parts={
             "attentions": cells(
                 heads(BahdanauAttention, 13), part(LuongAttention, "location", max_length=17)
             )
         },
     ),
-    "flow": Case(
-        BiDAFAttentionFlow,
-        {},
-        (CONTEXT, QUESTION),
-        ((TK, TQ), (TK,)),
-        memory="query",
-        masked_like="context",
-        reads_zeros=False,
-        first=True,
-        exported=True,
+    "flow": flows({}, ((TK, TQ), (TK,)), **FIRST),
+    "flow, context to query, all options": flows(
+        {"query_to_context": False, "normalizer": "sparsemax", **DROPOUT}, ((TK, TQ),)
     ),
-    "flow, context to query, all options": Case(
-        BiDAFAttentionFlow,
-        {"query_to_context": False, "normalizer": "sparsemax", "dropout": 0.2, "seed": 3},
-        (CONTEXT, QUESTION),
-        ((TK, TQ),),
-        memory="query",
-        masked_like="context",
-        reads_zeros=False,
-    ),
-    "flow, query to context": Case(
-        BiDAFAttentionFlow,
+    # With few steps one could win every maximum, and query_vector would have no gradient.
+    "flow, query to context": flows(
         {"context_to_query": False},
-        # With few steps one could win every maximum, and query_vector would have no gradient.
-        (Argument("context", (13,), DQ), Argument("query", (11,), DQ)),
         ((13, 11), (13,)),
-        memory="query",
-        masked_like="context",
-        reads_zeros=False,
+        (Argument("context", (13,), DQ), Argument("query", (11,), DQ)),
     ),
-    "decoder": Case(
-        AttentionRNN,
-        {"query": "previous", "output_mode": "attention"},
-        (SEQUENCES, MEMORY),
-        ((TQ, TK),),
-        {"cell": cell(layers.GRUCell, 13), "attention": part(BahdanauAttention, 2)},
-        memory="memory",
-        masked_like="sequences",
-        first=True,
-        exported=True,
+    "decoder": decodes(
+        {"query": "previous", "output_mode": "attention"}, GRU, ATTENTION_2, **FIRST
     ),
-    "decoder, stacked, input feeding": Case(
-        AttentionRNN,
+    "decoder, stacked, input feeding": decodes(
         {"query": "current", "input_feeding": True, "output_mode": "concat", "return_state": True},
-        (SEQUENCES, MEMORY),
-        ((TQ, TK),),
-        {
-            "cell": cells(cell(layers.LSTMCell, 13), cell(layers.GRUCell, 2)),
-            "attention": part(LuongAttention, "general", "local-p", half_width=2, units=13),
-        },
-        memory="memory",
-        reads_zeros=False,
-        masked_like="sequences",
+        cells(LSTM, cell(layers.GRUCell, 2)),
+        GENERAL_P,
+        **NO_ZEROS,
     ),
-    "decoder, residual cells": Case(
-        AttentionRNN,
-        {"query": "previous", "return_state": True},
-        (SEQUENCES, MEMORY),
-        ((TQ, TK),),
-        {
-            "cell": residual(cell(layers.LSTMCell, 13), cell(layers.GRUCell, 13)),
-            "attention": part(BahdanauAttention, 2),
-        },
-        memory="memory",
-        reads_zeros=False,
-        masked_like="sequences",
+    "decoder, residual cells": decodes(
+        {"query": "previous", "return_state": True}, residual(LSTM, GRU), ATTENTION_2, **NO_ZEROS
     ),
-    "decoder, an attention with a state": Case(
-        AttentionRNN,
+    "decoder, an attention with a state": decodes(
         {"query": "current", "input_feeding": True, "return_state": True},
-        (SEQUENCES, MEMORY),
-        ((TQ, TK),),
-        {"cell": cell(layers.GRUCell, 13), "attention": part(PastWeightsAttention)},
-        memory="memory",
-        masked_like="sequences",
+        GRU,
+        part(PastWeightsAttention),
     ),
-    "decoder, heads with a state": Case(
-        AttentionRNN,
+    "decoder, heads with a state": decodes(
         {"query": "previous"},
-        (SEQUENCES, MEMORY),
-        ((TQ, TK),),
-        {"cell": cell(layers.GRUCell, 13), "attention": heads(LocationSensitiveAttention, 2, 2, 3)},
-        memory="memory",
-        reads_zeros=False,
-        masked_like="sequences",
+        GRU,
+        heads(LocationSensitiveAttention, 2, 2, 3),
         exported=True,
+        **NO_ZEROS,
     ),
-    "decoder, several memories": Case(
-        AttentionRNN,
+    "decoder, several memories": decodes(
         {"query": "previous"},
-        (SEQUENCES, *MEMORIES),
-        ((TQ, TK), (TQ, 5)),
-        {
-            "cell": cell(layers.GRUCell, 13),
-            "attention": sources(
-                part(BahdanauAttention, 2), part(LocationSensitiveAttention, 13, 2, 3)
-            ),
-        },
-        memory="memory",
-        reads_zeros=False,
-        masked_like="sequences",
+        GRU,
+        sources(ATTENTION_2, part(LocationSensitiveAttention, 13, 2, 3)),
+        MEMORIES,
         exported=True,
+        **NO_ZEROS,
     ),
-    "decoder, unrolled": Case(
-        AttentionRNN,
+    "decoder, unrolled": decodes(
         {"query": "current", "unroll": True, "return_state": True},
-        (SEQUENCES, MEMORY),
-        ((TQ, TK),),
-        {
-            "cell": cell(layers.LSTMCell, 13),
-            "attention": part(LuongAttention, "concat", "local-m", half_width=2),
-        },
-        memory="memory",
-        masked_like="sequences",
+        LSTM,
+        part(LuongAttention, "concat", "local-m", half_width=2),
         fixed=True,
     ),
     "stack of layers": Case(
@@ -570,228 +465,86 @@ CASES = {
         {},
         (SEQUENCES, MEMORY),
         ((TQ, TK),),
-        {
-            "rnns": cells(*(recurrent(layers.LSTM, 13) for _ in range(3))),
-            "attention": part(BahdanauAttention, 2),
-        },
+        {"rnns": cells(*[recurrent(layers.LSTM, 13)] * 3), "attention": ATTENTION_2},
         memory="memory",
-        reads_zeros=False,
         masked_like="sequences",
-        first=True,
-        exported=True,
+        **NO_ZEROS,
+        **FIRST,
     ),
-    "pooling": Case(
-        AttentionPooling, {"units": 13}, (WORDS,), ((TK,),), memory="inputs", exported=True
-    ),
-    "pooling, all options": Case(
+    "pooling": pools(AttentionPooling, {"units": 13}, exported=True),
+    "pooling, all options": pools(
         AttentionPooling,
-        {
-            "units": 13,
-            "gated": True,
-            "rows": 3,
-            "temperature": 0.5,
-            "penalty": 0.1,
-            "normalizer": "normalized_sigmoid",
-            "dropout": 0.2,
-            "seed": 3,
-        },
-        (WORDS,),
+        {"units": 13, "gated": True, "rows": 3, "temperature": 0.5, "penalty": 0.1}
+        | {"normalizer": "normalized_sigmoid", **DROPOUT},
         ((3, TK),),
-        memory="inputs",
-        first=True,
-        exported=True,
+        **FIRST,
     ),
-    "hierarchical": Case(
-        HierarchicalAttention,
-        {"units": 13},
-        (SENTENCES,),
-        ((TQ, TK), (TQ,)),
-        memory="inputs",
-        first=True,
-        exported=True,
+    "hierarchical": documents({}, **FIRST),
+    "hierarchical, all options": documents(
+        {"sentence_units": 2, "normalizer": "sparsemax", **DROPOUT},
+        parts={"word_encoder": both_ways(2), "sentence_encoder": both_ways(3)},
     ),
-    "hierarchical, all options": Case(
-        HierarchicalAttention,
-        {"units": 13, "sentence_units": 2, "normalizer": "sparsemax", "dropout": 0.2, "seed": 3},
-        (SENTENCES,),
-        ((TQ, TK), (TQ,)),
-        {"word_encoder": both_ways(2), "sentence_encoder": both_ways(3)},
-        memory="inputs",
-    ),
-    "hierarchical, models as encoders": Case(
-        HierarchicalAttention,
-        {"units": 13},
-        (SENTENCES,),
-        ((TQ, TK), (TQ,)),
-        {
+    "hierarchical, models as encoders": documents(
+        {},
+        parts={
             "word_encoder": functional(2, DQ),
             "sentence_encoder": sequential(part(layers.Dense, 11, "tanh"), gru(3)),
         },
-        memory="inputs",
     ),
-    "target": Case(
+    "target": attends(
         TargetAttention,
-        {"units": 13, "normalizer": "none", "dropout": 0.2, "seed": 3},
-        (QUERY, Argument("value", (TK,), DV), Argument("key", (TK,), DQ)),
-        ((TQ, TK),),
-        masked_like="query",
+        {"units": 13, "normalizer": "none", **DROPOUT},
+        key=(KEY_Q,),
         scale=0.5,
-        first=True,
-        exported=True,
+        **FIRST,
     ),
-    "target, sigmoid, one step": Case(
-        TargetAttention,
-        {"units": 13, "normalizer": "sigmoid"},
-        (STEP, Argument("value", (TK,), DQ)),
-        ((TK,),),
-        scale=0.5,
+    "target, sigmoid, one step": steps(
+        TargetAttention, {"units": 13, "normalizer": "sigmoid"}, VALUE_Q, scale=0.5
     ),
-    "target, softmax": Case(
-        TargetAttention,
-        {"units": 13, "normalizer": "softmax"},
-        (QUERY, Argument("value", (TK,), DQ)),
-        ((TQ, TK),),
-        masked_like="query",
+    "target, softmax": attends(TargetAttention, {"units": 13, "normalizer": "softmax"}, VALUE_Q),
+    "retain": pools(RETAIN, {"units": 13, "classes": 3}, **NO_ZEROS, **FIRST),
+    "retain, unrolled": pools(RETAIN, {"units": 13, "unroll": True}, fixed=True, **NO_ZEROS),
+    "features": series({}, cell(layers.LSTMCell, 2), first=True),
+    "features, all options": series(
+        {"use_bias": False, "normalizer": "sparsemax", "unroll": True},
+        residual(cell(layers.GRUCell, 3), cell(layers.LSTMCell, 3)),
     ),
-    "retain": Case(
-        RETAIN,
-        {"units": 13, "classes": 3},
-        (WORDS,),
-        ((TK,),),
-        memory="inputs",
-        reads_zeros=False,
-        first=True,
-        exported=True,
-    ),
-    "retain, unrolled": Case(
-        RETAIN,
-        {"units": 13, "unroll": True},
-        (WORDS,),
-        ((TK,),),
-        memory="inputs",
-        reads_zeros=False,
-        fixed=True,
-    ),
-    "features": Case(
-        FeatureAttention,
-        {"units": 13},
-        (WORDS,),
-        ((TK, DV),),
-        {"cell": cell(layers.LSTMCell, 2)},
-        memory="inputs",
-        masked_like="inputs",
-        masked_axis=-2,
-        fixed=True,
-        first=True,
-    ),
-    "features, all options": Case(
-        FeatureAttention,
-        {"units": 13, "use_bias": False, "normalizer": "sparsemax", "unroll": True},
-        (WORDS,),
-        ((TK, DV),),
-        {"cell": residual(cell(layers.GRUCell, 3), cell(layers.LSTMCell, 3))},
-        memory="inputs",
-        masked_like="inputs",
-        masked_axis=-2,
-        fixed=True,
-    ),
-    "memory hop": Case(
+    "memory hop": steps(MemoryHop, {"update": "add"}, VALUE_Q, (KEY_Q,), **NO_ZEROS),
+    "memory hop, all options": attends(
         MemoryHop,
-        {"update": "add"},
-        (STEP, Argument("value", (TK,), DQ), Argument("key", (TK,), DQ)),
-        ((TK,),),
-        reads_zeros=False,
-    ),
-    "memory hop, all options": Case(
-        MemoryHop,
-        {"update": "linear", "normalizer": "sparsemax", "dropout": 0.2, "seed": 3},
-        (QUERY, Argument("value", (TK,), DQ)),
-        ((TQ, TK),),
-        masked_like="query",
-        reads_zeros=False,
+        {"update": "linear", "normalizer": "sparsemax", **DROPOUT},
+        VALUE_Q,
         scale=0.25,
         first=True,
+        **NO_ZEROS,
     ),
-    "memory network": Case(
-        MemoryNetwork,
-        {"vocabulary_size": VOCABULARY, "units": 13},
-        (STORY, ASKED),
-        ((3, 5),),
-        memory="story",
-        reads_zeros=False,
-        scale=0.2,
-        first=True,
-        exported=True,
+    "memory network": answers({}, 3, **FIRST),
+    "memory network, all options": answers(
+        {"hops": 2, "tying": "layerwise", "position_encoding": 4, "memory_size": 4}
+        | {"null_memories": True},
+        2,
     ),
-    "memory network, all options": Case(
-        MemoryNetwork,
-        {
-            "vocabulary_size": VOCABULARY,
-            "units": 13,
-            "hops": 2,
-            "tying": "layerwise",
-            "position_encoding": 4,
-            "memory_size": 4,
-            "null_memories": True,
-        },
-        (STORY, ASKED),
-        ((2, 5),),
-        memory="story",
-        reads_zeros=False,
-        scale=0.2,
-    ),
-}
-# Choices of an argument that change an exported program; their other duties are tested above.
-EXPORTED = {"exported": True, "duties": False}
-CASES |= {
-    "bahdanau": Case(BahdanauAttention, {"units": 13}, (QUERY, VALUE), ((TQ, TK),), **EXPORTED),
-    "bahdanau, sparsemax": Case(
-        BahdanauAttention,
-        {"units": 13, "normalizer": "sparsemax"},
-        (QUERY, VALUE),
-        ((TQ, TK),),
-        **EXPORTED,
+    "bahdanau": attends(BahdanauAttention, {"units": 13}, **EXPORTED),
+    "bahdanau, sparsemax": attends(
+        BahdanauAttention, {"units": 13, "normalizer": "sparsemax"}, **EXPORTED
     ),
     **{
-        f"luong {name}": Case(LuongAttention, options, (QUERY, value), ((TQ, TK),), **EXPORTED)
+        f"luong {name}": attends(LuongAttention, options, value, **EXPORTED)
         for name, options, value in (
-            ("dot", {"score_mode": "dot"}, Argument("value", (TK,), DQ)),
+            ("dot", {"score_mode": "dot"}, VALUE_Q),
             ("concat", {"score_mode": "concat"}, VALUE),
             ("location", {"score_mode": "location", "max_length": 17}, VALUE),
             ("general local-m", {"alignment": "local-m", "half_width": 1}, VALUE),
             ("general local-p", {"alignment": "local-p", "half_width": 1}, VALUE),
         )
     },
-    "hierarchical, recurrent encoders": Case(
-        HierarchicalAttention,
-        {"units": 13},
-        (SENTENCES,),
-        ((TQ, TK), (TQ,)),
-        {"word_encoder": both_ways(3), "sentence_encoder": both_ways(3)},
-        memory="inputs",
-        **EXPORTED,
+    "hierarchical, recurrent encoders": documents(
+        {}, parts={"word_encoder": both_ways(3), "sentence_encoder": both_ways(3)}, **EXPORTED
     ),
-    "features, unrolled": Case(
-        FeatureAttention,
-        {"units": 13, "unroll": True},
-        (WORDS,),
-        ((TK, DV),),
-        {"cell": cell(layers.LSTMCell, 2)},
-        memory="inputs",
-        fixed=True,
-        **EXPORTED,
-    ),
-    "memory hop without keys": Case(
-        MemoryHop, {}, (STEP, Argument("value", (TK,), DQ)), ((TK,),), **EXPORTED
-    ),
-    "decoder, input feeding": Case(
-        AttentionRNN,
-        {"input_feeding": True},
-        (SEQUENCES, MEMORY),
-        ((TQ, TK),),
-        {"cell": cell(layers.LSTMCell, 13), "attention": part(LuongAttention, units=3)},
-        memory="memory",
-        **EXPORTED,
+    "features, unrolled": series({"unroll": True}, cell(layers.LSTMCell, 2), **EXPORTED),
+    "memory hop without keys": steps(MemoryHop, {}, VALUE_Q, **EXPORTED),
+    "decoder, input feeding": decodes(
+        {"input_feeding": True}, LSTM, part(LuongAttention, units=3), **EXPORTED
     ),
 }
 
