@@ -130,7 +130,10 @@ def test_an_export_generates_the_same(both, tmp_path):
         np.testing.assert_allclose(x, getattr(expected, name), atol=1e-5)
 
 
-@pytest.mark.parametrize(("call", "words"), [
+OPTIONS = ("options of search='beam' are beam_width",)
+
+
+@pytest.mark.parametrize(("call", "words"), [(call, words) for call, *words in (
     *((lambda x, name=name, wrong=wrong: BidirectionalEnsemble(
         **{part: getattr(x, part) for part in PARTS} | {name: wrong or x}),
        f"`{name}` must be a Seq2Seq or an Ensemble; received")
@@ -141,14 +144,14 @@ def test_an_export_generates_the_same(both, tmp_path):
     (lambda x: BidirectionalEnsemble(x.left_to_right, wider(x.left_to_right)).generate(SOURCES, 6),
      f"must have one vocabulary; received [{V}, {V + 2}]"),
     *((lambda x, target=target: x.log_probability(SOURCES, target),
-       "must contain the end token before its padding; ")
+       "must contain the end token before its padding; ", "(token 2)")
       for target in (np.where(TARGETS == END, 5, TARGETS), [[7, 4], [6, 2], [3, 2]])),
     (lambda x: x.generate(SOURCES, 6, "greedy"), "must be one of 'beam'; received 'greedy'"),
-    (lambda x: x.generate(SOURCES, 6, coverage_penalty=0.1), "; received coverage_penalty"),
-    (lambda x: x.generate(SOURCES, 6, prefix=[[3]] * 3), "; received prefix"),
-])  # fmt: skip
+    (lambda x: x.generate(SOURCES, 6, coverage_penalty=0.1), *OPTIONS, "; received coverage_penalty"),
+    (lambda x: x.generate(SOURCES, 6, prefix=[[3]] * 3), *OPTIONS, "; received prefix"),
+)])  # fmt: skip
 def test_mistakes(call, words, both):
-    assert_refused(lambda: call(both), words)
+    assert_refused(lambda: call(both), *words)
 
 
 def wider(model):
