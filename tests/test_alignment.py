@@ -15,7 +15,7 @@ from keras_attention.alignment import (
     supervised_attention_loss,
 )
 from tests.backends import compiled, on_tensorflow, tensor
-from tests.helpers import Weightless, assert_gradients, assert_refused, gradients, normal, numpy
+from tests.helpers import Weightless, assert_gradients, gradients, normal, numpy, refusals
 
 B, TQ, TK = 5, 7, 3
 # All valid; gaps; more memory than steps; no step; no memory.
@@ -24,7 +24,6 @@ QUERY_MASK = np.array(
 )
 MEMORY_MASK = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1], [1, 1, 1], [0, 0, 0]], bool)
 masked = pytest.mark.parametrize("masks", [False, True], ids=["whole", "masks"])
-places = pytest.mark.parametrize("jit", [False])
 EXACT = 1e-10
 LOOPS = 1e-12
 
@@ -103,29 +102,16 @@ def close(actual, expected, exact=EXACT):
 
 
 @masked
-@places
-def test_the_forward_sum_is_that_of_all_paths(masks, jit):
-    scores = 2 * normal(1, B, TQ, TK)
-    found = compiled(lambda x: forward_sum_loss(x, **given(masks)), jit)(tensor(scores))
-    close(found, by_paths(scores, *masks_of(masks)))
-    # The logarithm of weights is a score, too.
-    if not masks:
-        close(forward_sum_loss(ops.log(tensor(soft(scores)))), by_paths(scores, *masks_of(False)))
-
-
-@masked
-@places
 @pytest.mark.parametrize("equal", [False, True])
-def test_gradients_of_the_forward_sum(masks, jit, equal):
+def test_the_forward_sum_is_that_of_all_paths(masks, equal):
     """Equal scores too: they begin a training, and a maximum has another gradient there."""
-    scores = np.zeros((B, TQ, TK)) if equal else normal(1, B, TQ, TK)
-    assert_gradients(
-        Weightless,
-        lambda x: [forward_sum_loss(x, **given(masks))],
-        [scores],
-        lambda inputs, _: [np.array(by_paths(inputs[0], *masks_of(masks)))],
-        jit=jit,
-    )
+    scores = np.zeros((B, TQ, TK)) if equal else 2 * normal(1, B, TQ, TK)
+    oracle = lambda inputs, _: [np.array(by_paths(inputs[0], *masks_of(masks)))]  # noqa: E731
+    close(forward_sum_loss(tensor(scores), **given(masks)), *oracle([scores], None))
+    # The logarithm of weights is a score, too.
+    close(forward_sum_loss(ops.log(tensor(soft(scores))), **given(masks)), *oracle([scores], None))
+    loss = lambda x: [forward_sum_loss(x, **given(masks))]  # noqa: E731
+    assert_gradients(Weightless, loss, [scores], oracle)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -137,18 +123,16 @@ def test_the_forward_sum_is_ctc_without_blanks(seed):
     labels = np.where(masks[1], np.arange(1, 6), 0).astype("int32")
     rows = np.where(masks[1][:, None], scores, -1e4).astype("float32")
     rows = np.concatenate([np.full((B, 11, 1), -1e4, "float32"), rows], axis=2)
-    expected = ops.ctc_loss(
-        *map(tensor, (labels, rows)), *(tensor(x.astype("int32")) for x in (memory_valid, lengths))
-    )
+    counts = (tensor(x.astype("int32")) for x in (memory_valid, lengths))
+    expected = ops.ctc_loss(tensor(labels), tensor(rows), *counts)
     found = forward_sum_loss(tensor(scores), *map(tensor, masks))
     np.testing.assert_allclose(numpy(found), numpy(expected).mean(), rtol=1e-4)
 
 
 @masked
-@places
-def test_durations_are_those_of_the_best_path(masks, jit):
+def test_durations_are_those_of_the_best_path(masks):
     weights = soft(2 * normal(2, B, TQ, TK))
-    found = compiled(lambda x: durations(x, **given(masks)), jit)(tensor(weights))
+    found = durations(tensor(weights), **given(masks))
     assert keras.backend.standardize_dtype(found.dtype) == "int32"
     expected = np.zeros((B, TK))
     for b, (query_valid, memory_valid) in enumerate(zip(*masks_of(masks), strict=True)):
@@ -170,24 +154,6 @@ def leaking(weights):
     return weights
 
 
-@masked
-@pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize("width", [0.2, 0.07])
-def test_the_guided_loss_equals_its_loops(masks, jit, width):
-    weights = leaking(soft(normal(1, B, TQ, TK)))
-    function = compiled(lambda x: guided_attention_loss(x, **given(masks), width=width), jit)
-    close(function(tensor(weights)), guided_by_loops(weights, *masks_of(masks), width), LOOPS)
-
-
-@masked
-@pytest.mark.parametrize("jit", [False, True])
-def test_the_supervised_loss_equals_its_loops(masks, jit):
-    alignment, weights = known_alignment(), soft(normal(1, B, TQ, TK))
-    function = compiled(lambda t, a: supervised_attention_loss(t, a, **given(masks)), jit)
-    expected = supervised_by_loops(alignment, weights, *masks_of(masks))
-    close(function(tensor(alignment), tensor(weights)), expected, LOOPS)
-
-
 def known_alignment():
     """Soft rows; one row of which nothing is known, and zeros in the others."""
     alignment = soft(normal(2, B, TQ, TK))
@@ -197,22 +163,29 @@ def known_alignment():
 
 
 @masked
-def test_gradients_of_the_guided_and_the_supervised_loss(masks):
-    given_masks, of_oracle = given(masks), masks_of(masks)
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize("width", [0.2, 0.07])
+def test_the_guided_loss_equals_its_loops(masks, jit, width):
+    run = compiled(lambda x: guided_attention_loss(x, **given(masks), width=width), jit)
+    oracle = lambda x, _=None: [np.array(guided_by_loops(x[0], *masks_of(masks), width))]  # noqa: E731
+    weights = leaking(soft(normal(1, B, TQ, TK)))
+    close(run(tensor(weights)), *oracle([weights]), LOOPS)
+    if not jit:
+        weights = soft(normal(1, B, TQ, TK))
+        weights[2] *= 0.3
+        assert_gradients(Weightless, lambda x: [run(x)], [weights], oracle)
+
+
+@masked
+@pytest.mark.parametrize("jit", [False, True])
+def test_the_supervised_loss_equals_its_loops(masks, jit):
     alignment, weights = known_alignment(), soft(normal(1, B, TQ, TK))
-    weights[2] *= 0.3
-    assert_gradients(
-        Weightless,
-        lambda x: [guided_attention_loss(x, **given_masks)],
-        [weights],
-        lambda inputs, _: [np.array(guided_by_loops(inputs[0], *of_oracle, 0.2))],
-    )
-    assert_gradients(
-        Weightless,
-        lambda x: [supervised_attention_loss(tensor(alignment), x, **given_masks)],
-        [weights],
-        lambda inputs, _: [supervised_by_loops(alignment, inputs[0], *of_oracle)],
-    )
+    run = compiled(lambda t, a: supervised_attention_loss(t, a, **given(masks)), jit)
+    oracle = lambda x, _=None: [supervised_by_loops(alignment, x[0], *masks_of(masks))]  # noqa: E731
+    close(run(tensor(alignment), tensor(weights)), *oracle([weights]), LOOPS)
+    if not jit:
+        weights[2] *= 0.3
+        assert_gradients(Weightless, lambda x: [run(tensor(alignment), x)], [weights], oracle)
 
 
 LOSSES = {
@@ -240,17 +213,13 @@ def test_padding_has_no_effect_and_a_valid_nan_propagates(name):
     assert np.abs(slopes).max() > 1e-3
     weights[1, 1, 0] = np.nan
     assert np.isnan(numpy(*run_masked(name, alignment)(tensor(weights)))).any()
+    spoiled = durations(tensor(np.where(valid, alignment, np.nan)), **given(True))
+    expected = durations(tensor(alignment), **given(True))
+    assert numpy(spoiled).tolist() == numpy(expected).tolist()
 
 
 def run_masked(name, alignment):
     return lambda weights: [LOSSES[name](tensor(alignment), weights, given(True))]
-
-
-def test_padding_has_no_effect_on_durations():
-    weights = soft(normal(1, B, TQ, TK))
-    valid = QUERY_MASK[:, :, None] & MEMORY_MASK[:, None]
-    spoiled = durations(tensor(np.where(valid, weights, np.nan)), **given(True))
-    assert numpy(spoiled).tolist() == numpy(durations(tensor(weights), **given(True))).tolist()
 
 
 def test_what_an_alignment_holds():
@@ -323,26 +292,15 @@ def test_half_precision_is_computed_in_float32(function):
 WEIGHTS = np.ones((2, 3, 5), "float32")
 
 
-@pytest.mark.parametrize(
-    ("call", "fragments"),
-    [
-        (lambda: guided_attention_loss(WEIGHTS[0]), ("guided_attention_loss: `weights` must",)),
-        (lambda: guided_attention_loss(WEIGHTS, width=0), ("`width`", "received 0")),
-        (lambda: forward_sum_loss(WEIGHTS.astype(int)), ("forward_sum_loss: `scores` must",)),
-        (lambda: durations(WEIGHTS, np.ones((2, 5), bool)), ("`query_mask`", "(2, 5)")),
-        (lambda: durations(WEIGHTS, None, np.ones((2, 5))), ("`memory_mask`", "boolean")),
-        (
-            lambda: supervised_attention_loss(WEIGHTS[:, :2], WEIGHTS),
-            (
-                "supervised_attention_loss: `weights`",
-                "because `alignment` has 2 steps",
-                "(2, 3, 5)",
-            ),
-        ),
-    ],
-)
-def test_bad_arguments(call, fragments):
-    assert_refused(call, *fragments)
+test_bad_arguments = refusals(
+    (lambda: guided_attention_loss(WEIGHTS[0]), "guided_attention_loss: `weights` must"),
+    (lambda: guided_attention_loss(WEIGHTS, width=0), "`width`", "received 0"),
+    (lambda: forward_sum_loss(WEIGHTS.astype(int)), "forward_sum_loss: `scores` must"),
+    (lambda: durations(WEIGHTS, np.ones((2, 5), bool)), "`query_mask`", "(2, 5)"),
+    (lambda: durations(WEIGHTS, None, np.ones((2, 5))), "`memory_mask`", "boolean"),
+    (lambda: supervised_attention_loss(WEIGHTS[:, :2], WEIGHTS),
+     "supervised_attention_loss: `weights`", "because `alignment` has 2 steps", "(2, 3, 5)"),
+)  # fmt: skip
 
 
 def test_rows_that_have_left_the_memory_have_finite_gradients():
@@ -369,18 +327,6 @@ def test_the_guided_loss_is_not_lowered_by_leaving_the_memory():
 
 
 def test_double_precision_is_kept():
-    scores, weights, alignment = normal(1, B, TQ, TK), *(soft(normal(n, B, TQ, TK)) for n in (2, 3))
-    masks, of_oracle = given(True), masks_of(True)
-    for loss, expected in (
-        (forward_sum_loss(tensor(scores), **masks), by_paths(scores, *of_oracle)),
-        (
-            guided_attention_loss(tensor(weights), **masks),
-            guided_by_loops(weights, *of_oracle, 0.2),
-        ),
-        (
-            supervised_attention_loss(tensor(alignment), tensor(weights), **masks),
-            supervised_by_loops(alignment, weights, *of_oracle),
-        ),
-    ):
-        assert keras.backend.standardize_dtype(loss.dtype) == "float64"
-        np.testing.assert_allclose(numpy(loss), expected, rtol=1e-12)
+    weights, alignment = (tensor(soft(normal(n, B, TQ, TK))) for n in (2, 3))
+    losses = [run(alignment, weights, given(True)) for run in LOSSES.values()]
+    assert [keras.backend.standardize_dtype(x.dtype) for x in losses] == ["float64"] * 3

@@ -3,7 +3,6 @@
 Graphs, tapes and compiled programs are measured in numbers of elements. Nothing is timed.
 """
 
-import functools
 import math
 import re
 import weakref
@@ -12,17 +11,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    CoverageAttention,
-    DynamicConvolutionAttention,
-    ForwardAttention,
-    GMMAttention,
-    LocationSensitiveAttention,
-    LuongAttention,
-    MonotonicAttention,
-)
+import keras_attention as ka
 from keras_attention.backend import ops
 from keras_attention.ops import additive_score, compiling
 from keras_attention.ops.additive import dispatch, feature_blocked
@@ -40,9 +29,7 @@ def count(x):
 
 
 def made(graph):
-    return [
-        x for one in graphs(graph) for operation in one.get_operations() for x in operation.outputs
-    ]
+    return [x for one in graphs(graph) for op in one.get_operations() for x in op.outputs]
 
 
 def held(graph, upstream):
@@ -55,13 +42,8 @@ def held(graph, upstream):
         sources = [x.op for x in operation.inputs] + list(operation.control_inputs)
         if any(source in reached for source in sources):
             reached.add(operation)
-    return [
-        x
-        for operation in graph.get_operations()
-        if operation not in reached
-        for x in operation.outputs
-        if any(user in reached for user in x.consumers())
-    ]
+    before = [x for op in graph.get_operations() if op not in reached for x in op.outputs]
+    return [x for x in before if any(user in reached for user in x.consumers())]
 
 
 def held_by_steps(graph):
@@ -149,11 +131,7 @@ LATE = {
 
 
 @pytest.mark.parametrize("place", fast(LATE, [*LATE][:2]))
-@pytest.mark.parametrize(
-    "sizes",
-    fast([(2, 160, 160, 97), (8, 1, 8192, 97)], [(8, 1, 8192, 97)]),
-    ids=["many", "one query"],
-)
+@pytest.mark.parametrize("sizes", fast([(2, 160, 160, 97), (8, 1, 8192, 97)], [(8, 1, 8192, 97)]))
 @pytest.mark.each_value
 def test_large_scores_of_sizes_that_are_known_late_are_made_in_parts(sizes, place, pairs):
     choice, as_graph = LATE[place]
@@ -207,7 +185,7 @@ def test_a_tape_holds_no_windows(score, monkeypatch):
 
     monkeypatch.setattr(ops, "take", spy)
     queries, steps, features = 97, 311, 3
-    layer = LuongAttention(score, "local-p", half_width=2)
+    layer = ka.LuongAttention(score, "local-p", half_width=2)
     query, value = tf.ones((2, queries, features)), tf.ones((2, steps, features))
     with tf.GradientTape() as tape:
         tape.watch((query, value))
@@ -218,10 +196,10 @@ def test_a_tape_holds_no_windows(score, monkeypatch):
 
 
 LAYERS = {
-    "bahdanau": lambda: BahdanauAttention(13),
-    "concat": lambda: LuongAttention("concat"),
-    "general, windows": lambda: LuongAttention("general", "local-p", half_width=2),
-    "concat, windows": lambda: LuongAttention("concat", "local-p", half_width=2),
+    "bahdanau": lambda: ka.BahdanauAttention(13),
+    "concat": lambda: ka.LuongAttention("concat"),
+    "general, windows": lambda: ka.LuongAttention("general", "local-p", half_width=2),
+    "concat, windows": lambda: ka.LuongAttention("concat", "local-p", half_width=2),
 }
 
 
@@ -268,11 +246,9 @@ def largest_array(program):
 )
 @pytest.mark.each_value
 def test_a_compiled_layer_never_holds_all_windows(name, known):
-    sizes = batch, queries, steps, features = 2, 97, 311, 17
-    unknown = [None] * 3
-    batch, queries, steps = (batch, queries, steps) if known else unknown
-    function = gradient_graph(LAYERS[name](), ((batch, queries, 17), (batch, steps, 17)), jit=True)
-    batch, queries, steps, features = sizes
+    batch, queries, steps, features = 2, 97, 311, 17
+    b, q, k = (batch, queries, steps) if known else [None] * 3
+    function = gradient_graph(LAYERS[name](), ((b, q, features), (b, k, features)), jit=True)
     inputs = [tf.zeros((batch, n, features)) for n in (queries, steps, queries)]
     program = function.experimental_get_compiler_ir(*inputs)(stage="optimized_hlo")
     assert largest_array(program) == batch * steps * features < batch * queries * 5 * features
@@ -286,19 +262,13 @@ DECODER_SHAPES = (SAMPLES, STEPS, 3), (SAMPLES, LENGTH, VALUES)
 
 
 def make_decoder(name, cell=keras.layers.GRUCell, **options):
-    return AttentionRNN(cell(CELL), LAYERS[name](), **options)
+    return ka.AttentionRNN(cell(CELL), LAYERS[name](), **options)
 
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("options", [{"query": "previous"}, {"input_feeding": True}])
 @pytest.mark.parametrize(
-    "name",
-    [
-        "bahdanau",
-        "general, windows",
-        pytest.param("concat", marks=SLICES),
-        pytest.param("concat, windows", marks=SLICES),
-    ],
+    "name", [pytest.param(x, marks=[SLICES] * x.startswith("concat")) for x in LAYERS]
 )
 @pytest.mark.each_value
 def test_a_loop_holds_neither_the_memory_nor_weights_for_every_step(name, options, known):
@@ -343,32 +313,28 @@ def test_a_compiled_loop_holds_the_memory_once(name, known, monkeypatch):
     assert largest_array(program) <= SAMPLES * LENGTH * CELL * 9 // 8
 
 
+STATES = {
+    "location": lambda units: ka.LocationSensitiveAttention(units),
+    "monotonic": lambda units: ka.MonotonicAttention(units),
+    "coverage": lambda units: ka.CoverageAttention(units),
+    "forward": lambda units: ka.ForwardAttention(units, transition_agent=True),
+    "gmm": lambda units: ka.GMMAttention(units),
+    "convolution": lambda units: ka.DynamicConvolutionAttention(units),
+    "chunks": lambda units: ka.MonotonicAttention(units, chunk_size=4),
+}
+CHUNKS = pytest.mark.xfail(strict=True, reason="the two parts of the keys are cut out")
+
+
 @pytest.mark.parametrize("decoder", [True, False], ids=["decoder", "alone"])
-@pytest.mark.parametrize(
-    "make",
-    [
-        LocationSensitiveAttention,
-        pytest.param(CoverageAttention, marks=pytest.mark.slow),
-        MonotonicAttention,
-        pytest.param(
-            functools.partial(MonotonicAttention, chunk_size=4),
-            marks=[
-                pytest.mark.xfail(strict=True, reason="the two parts of the keys are cut out"),
-                pytest.mark.slow,
-            ],
-            id="chunks",
-        ),
-        pytest.param(
-            functools.partial(ForwardAttention, transition_agent=True), marks=pytest.mark.slow
-        ),
-        pytest.param(GMMAttention, marks=pytest.mark.slow),
-        pytest.param(DynamicConvolutionAttention, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow] * (n > 1) + [CHUNKS] * (name == "chunks"))
+    for n, name in enumerate(STATES)
+])  # fmt: skip
 @pytest.mark.each_value
-def test_a_loop_holds_no_hidden_layer_of_an_attention_with_a_state(make, decoder):
+def test_a_loop_holds_no_hidden_layer_of_an_attention_with_a_state(name, decoder):
     units = 64
-    layer = AttentionRNN(AnyCell(CELL), make(units)) if decoder else make(units)
+    layer = STATES[name](units)
+    layer = ka.AttentionRNN(AnyCell(CELL), layer) if decoder else layer
     graph = gradient_graph(layer, DECODER_SHAPES, jit=None).get_concrete_function().graph
     sizes = [count(x) for x in held_by_steps(graph)]
     assert 0 < max(sizes) < SAMPLES * LENGTH * units // 2

@@ -75,16 +75,9 @@ DATA = [np.ones((8, 3, 4)), np.ones((8, 5, 4))], np.ones((8, 3, 1))
 
 
 def make_tuner(folder, build, trials=4, failures=9, **options):
-    return keras_tuner.RandomSearch(
-        build,
-        "val_loss",
-        max_trials=trials,
-        seed=3,
-        directory=folder,
-        project_name="search",
-        max_consecutive_failed_trials=failures,
-        **options,
-    )
+    options |= {"directory": folder, "project_name": "search", "seed": 3, "max_trials": trials}
+    options["max_consecutive_failed_trials"] = failures
+    return keras_tuner.RandomSearch(build, "val_loss", **options)
 
 
 def drawn(folder, build, count, **options):
@@ -131,20 +124,15 @@ def test_a_search_keeps_what_is_declared_before(tmp_path):
     assert (layer.score_mode, layer.units, layer.dropout) == ("dot", 48, 0.3)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"mechanisms": ["bahdanu"]}, "mechanisms.*bahdanu"),
-        ({"score_mode": ["general", "dott"]}, "attention_space: `score_mode` must .*'dott'"),
-        ({"score_mode": "dott"}, "attention_space: `score_mode` must .*'dott'"),
-        ({"scores": ["dot"]}, "Unrecognized .*'scores'"),
-        (
-            {"mechanisms": ["gmm"], "normalizer": ["sparsemax"]},
-            "`normalizer` must be one of 'softmax'; received 'sparsemax'",
-        ),
-        ({"units": []}, r"`units` must be .*received \[\]"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"mechanisms": ["bahdanu"]}, "mechanisms.*bahdanu"),
+    ({"score_mode": ["general", "dott"]}, "attention_space: `score_mode` must .*'dott'"),
+    ({"score_mode": "dott"}, "attention_space: `score_mode` must .*'dott'"),
+    ({"scores": ["dot"]}, "Unrecognized .*'scores'"),
+    ({"mechanisms": ["gmm"], "normalizer": ["sparsemax"]},
+     "`normalizer` must be one of 'softmax'; received 'sparsemax'"),
+    ({"units": []}, r"`units` must be .*received \[\]"),
+])  # fmt: skip
 def test_bad_spaces(options, message):
     """Whichever is chosen first, and before a search begins."""
     with pytest.raises(ValueError, match=message):
