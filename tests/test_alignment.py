@@ -245,28 +245,24 @@ def test_weights_of_zero():
 EMPTY = [(2, 0, 3), (2, 3, 0), (2, 0, 0), (0, 2, 3)]
 
 
+def align(weights):
+    losses = guided_attention_loss(weights), forward_sum_loss(weights)
+    return *losses, supervised_attention_loss(weights, weights), durations(weights)
+
+
 @pytest.mark.parametrize("shape", EMPTY)
-def test_nothing_to_align(shape):
-    empty = np.zeros(shape, "float32")
-    assert numpy(guided_attention_loss(empty)) == 0
-    assert numpy(supervised_attention_loss(empty, empty)).tolist() == [0] * shape[0]
-    assert numpy(forward_sum_loss(empty)) == 0
-    assert numpy(durations(empty)).tolist() == [[0] * shape[2]] * shape[0]
+@pytest.mark.parametrize("graph", [False, pytest.param(True, marks=on_tensorflow)])
+def test_nothing_to_align(shape, graph):
+    """Also in a graph that knows no size."""
+    run = align
+    if graph:
+        import tensorflow as tf
 
-
-@on_tensorflow
-@pytest.mark.parametrize("shape", EMPTY)
-def test_nothing_to_align_in_a_graph_that_knows_no_size(shape):
-    import tensorflow as tf
-
-    def run(weights):
-        losses = guided_attention_loss(weights), forward_sum_loss(weights)
-        return *losses, supervised_attention_loss(weights, weights)
-
-    run = tf.function(run, [tf.TensorSpec((None, None, None))], autograph=False)
-    *losses, supervised = map(numpy, run(np.zeros(shape, "float32")))
+        run = tf.function(align, [tf.TensorSpec((None, None, None))], autograph=False)
+    *losses, supervised, counts = map(numpy, run(np.zeros(shape, "float32")))
     assert losses == [0, 0]
     assert supervised.tolist() == [0] * shape[0]
+    assert counts.tolist() == [[0] * shape[2]] * shape[0]
 
 
 def test_a_sample_weight_belongs_to_its_sample():

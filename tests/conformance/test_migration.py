@@ -89,23 +89,19 @@ def test_weights_of_tfa_bahdanau(normalize):
     assert_same(layer, arrays, query, value, read(scores, value))
 
 
-@pytest.mark.parametrize("scale", [False, True])
-def test_weights_of_tfa_luong(scale):
-    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
-    memory_layer, g = normal(4, DK, DQ), 0.3 if scale else 1.0
-    scores = g * np.einsum("bqd,bkd->bqk", query, value @ memory_layer)
-    arrays = [g * memory_layer.T]
-    assert_same(LuongAttention("general"), arrays, query, value, read(scores, value))
-
-
-def test_weights_of_tfa_attention_wrapper():
-    """Its attention layer, of the cell's output and the context, made with a tanh."""
+@pytest.mark.parametrize("scale", [0.3, 1.0])
+@pytest.mark.parametrize("units", [None, U])
+def test_weights_of_tfa_luong(scale, units):
+    """With units, the attention layer of TFA's wrapper, of the cell's output and the context."""
     query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
     memory_layer, attention_layer = normal(4, DK, DQ), normal(5, DQ + DK, U)
-    context, weights = read(np.einsum("bqd,bkd->bqk", query, value @ memory_layer), value)
-    vector = np.tanh(np.concatenate([query, context], -1) @ attention_layer)
-    arrays = [memory_layer.T, np.concatenate([attention_layer[DQ:], attention_layer[:DQ]])]
-    assert_same(LuongAttention("general", units=U), arrays, query, value, (vector, weights))
+    scores = scale * np.einsum("bqd,bkd->bqk", query, value @ memory_layer)
+    context, weights = read(scores, value)
+    arrays, expected = [scale * memory_layer.T], context
+    if units:
+        arrays.append(np.concatenate([attention_layer[DQ:], attention_layer[:DQ]]))
+        expected = np.tanh(np.concatenate([query, context], -1) @ attention_layer)
+    assert_same(LuongAttention("general", units=units), arrays, query, value, (expected, weights))
 
 
 @pytest.mark.parametrize("normalize", [False, True])

@@ -7,7 +7,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attention import AttentionRNN, BahdanauAttention
+from keras_attention import BahdanauAttention
 from keras_attention.backend import execution_context
 from keras_attention.backend import tensorflow as backend
 from keras_attention.ops import additive_score, compiling
@@ -16,7 +16,7 @@ from keras_attention.ops.additive.feature_blocked import BLOCK, LARGEST_SLICE
 from keras_attention.ops.padding import round_up_length
 from tests import fast
 from tests.backends import graphs
-from tests.helpers import AnyCell, assert_close, numpy
+from tests.helpers import assert_close, numpy
 from tests.ops.scores import SIZES, assert_exact, make_inputs, oracle
 
 IMPLEMENTATIONS = {
@@ -156,6 +156,7 @@ CONTEXTS = {
     "unknown sizes in training": (tf.function(in_training, UNKNOWN), "itself"),
     "unknown sizes, compiled": (tf.function(both, UNKNOWN, jit_compile=True), "caller"),
     "not compiled": (with_nothing_compiled, None),
+    "graph, not compiled": (tf.function(with_nothing_compiled), None),
 }
 
 
@@ -336,26 +337,6 @@ def test_exported_graphs_hold_ordinary_operations(large):
     assert compiled_functions(True)
 
 
-@pytest.mark.parametrize(
-    ("choice", "known", "count"),
-    [
-        (None, True, 2),
-        (None, False, 0),
-        pytest.param(True, True, 2, marks=pytest.mark.slow),
-        (True, False, 2),
-        (False, True, 0),
-        pytest.param(False, False, 0, marks=pytest.mark.slow),
-    ],
-)
-def test_compiling_chooses_for_score_and_gradient(choice, known, count):
-    """The gradient is compiled like the score, although it is made outside of the context."""
-    sizes = 2, 64, 96, 128
-    specs = signature(*(sizes if known else (None, None, None, 128)))
-    graph = tf.function(both_with(choice), specs).get_concrete_function().graph
-    functions = graph.as_graph_def().library.function
-    assert sum(one.attr["_XlaMustCompile"].b for one in functions) == count
-
-
 def attention_model():
     query, memory = keras.Input((None, 5)), keras.Input((None, 7))
     return keras.Model([query, memory], BahdanauAttention(64)(query, memory))
@@ -440,22 +421,3 @@ def test_compiling_cannot_be_overruled_from_inside():
         assert execution_context(*inputs).compiled_by is None
     with compiling(True), compiling(None):
         assert execution_context(*inputs).compiled_by == "itself"
-
-
-def test_the_loop_of_a_decoder_keeps_neither_keys_nor_weights(large):
-    decoder = AttentionRNN(AnyCell(7), BahdanauAttention(13))
-
-    @tf.function(jit_compile=True)
-    def step(x, memory):
-        with tf.GradientTape() as tape:
-            output = decoder(x, memory, training=True)
-        return tape.gradient(output, [weight.value for weight in decoder.trainable_weights])
-
-    graph = step.get_concrete_function(tf.zeros((2, 5, 3)), tf.zeros((2, 11, 17))).graph
-    bodies = [graph._get_function(n).graph for n in graph._functions if "while_body" in n]
-    operations = [x for body in bodies for x in body.get_operations()]
-    assert not [x for x in operations if x.type == "ReadVariableOp"]
-    kept = [x.inputs[1] for x in operations if x.type == "TensorListPushBack"]
-    # Gates, states, inputs and weights of a step, but neither the memory nor a kernel.
-    assert kept
-    assert max(x.shape.num_elements() or 0 for x in kept) <= 2 * 7 * 3 + 2 * 17

@@ -3,7 +3,6 @@
 import functools
 import math
 
-import keras
 import numpy as np
 import pytest
 from keras import ops, tree
@@ -145,31 +144,6 @@ def test_exhaustive_beam_is_brute_force(name):
     assert changed or name in ("no prefix", "gnmt of all")
     found = beam_search(decoder.step, *inputs, beam_width=67, **FEW, **OPTIONS[name])
     assert_all_found(found, expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize("name", ["gnmt", "all"])
-@pytest.mark.each_value
-def test_exhaustive_beam_when_compiled(name, jit):
-    decoder = Decoder(3, vocabulary=WORDS)
-    inputs = decoder.inputs(4)
-    options = dict(OPTIONS[name])
-    tensors = {key: options.pop(key) for key in ("prefix", "memory_mask") if key in options}
-
-    def run(state, memory, tensors):
-        return tuple(
-            beam_search(decoder.step, state, memory, beam_width=67, **FEW, **options, **tensors)
-        )
-
-    if keras.backend.backend() == "tensorflow" and not jit:
-        import tensorflow as tf
-
-        run = tf.function(run)
-    else:
-        run = compiled(run, jit)
-    found = SearchResult(*run(*inputs, tensors))
-    assert_all_found(found, exhaustive(decoder, inputs, OPTIONS[name]))
 
 
 @on_tensorflow

@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 from keras_attention.search import SearchResult, greedy_search, sample_search
-from tests.backends import XLA, compiled, on_tensorflow
+from tests.backends import compiled, on_tensorflow
 from tests.helpers import assert_refused
 from tests.search.oracles import END, START, TOKENS, Decoder, V, brute_force, to_numpy
 
@@ -151,20 +151,6 @@ def test_nothing_is_possible():
         assert np.all(found.lengths == 0)
         assert np.all(found.tokens == END)
         assert np.all(found.log_probs == 0)
-
-
-@pytest.mark.skipif(not XLA, reason="PyTorch compiles nothing")
-@pytest.mark.slow
-def test_one_token_has_the_distribution_when_compiled():
-    logits = np.random.default_rng(0).normal(size=(1, WORDS)).astype("float32")
-
-    def run(memory):
-        options = {"samples": 4096, "temperature": 0.7, "top_k": 60, "top_p": 0.6}
-        return tuple(sample_search(fixed, None, memory, seed=2, **ONE, **options))
-
-    found = to_numpy(compiled(run)(np.concatenate([logits] * 8)))
-    expected = kept(np.exp(logits[0]), 0.7, 60, 0.6)
-    assert_distributed(np.bincount(found.tokens.ravel(), minlength=WORDS), expected)
 
 
 @on_tensorflow

@@ -139,22 +139,6 @@ def test_one_step():
     assert_found(greedy_search(decoder.step, state, memory, **tokens), expected, max_length=1)
 
 
-def test_forbidden_tokens():
-    allowed = np.full((1, V), -np.inf, "float32")
-    allowed[0, [END, 4]] = 2.0, 1.0
-
-    def step(tokens, state, memory):
-        return memory, state, None
-
-    found = to_numpy(beam_search(step, None, allowed, beam_width=5, **TOKENS | {"max_length": 2}))
-    assert found.lengths.tolist() == [[1, 2, 2, 0, 0]]
-    assert found.tokens.tolist() == [[[END, END], [4, END], [4, 4], [END, END], [END, END]]]
-    end, four = (x - math.log(math.exp(2) + math.exp(1)) for x in (2, 1))
-    scores = [end, (four + end) / penalty(2, 1.0), 2 * four / penalty(2, 1.0)]
-    np.testing.assert_allclose(found.scores[0, :3], scores, rtol=1e-5)
-    assert np.all(found.scores[0, 3:] == -np.inf)
-
-
 def test_a_step_that_allows_nothing():
     # After token 4 nothing is allowed: the most probable token leads nowhere.
     table = np.full((1, V, V), -np.inf, "float32")
@@ -238,16 +222,18 @@ def flat_inputs(decoder, batch, length):
     return [ops.convert_to_tensor(x) for x in inputs if x is not None]
 
 
-def signature(decoder):
-    """The inputs with batch size and memory steps unknown: where two sizes differ."""
+@on_tensorflow
+@pytest.mark.slow
+@pytest.mark.parametrize("jit_compile", fast([False, True], [True], slow=0))
+def test_tf_function_with_unknown_sizes(jit_compile):
     import tensorflow as tf
 
+    decoder = Decoder()
+    # Batch size and memory steps are unknown: where two sizes differ.
     pairs = zip(flat_inputs(decoder, 2, 3), flat_inputs(decoder, 5, 7), strict=True)
     sizes = [(zip(x.shape, y.shape, strict=True), x.dtype) for x, y in pairs]
-    return [tf.TensorSpec([a if a == b else None for a, b in size], dtype) for size, dtype in sizes]
-
-
-def assert_runs(run, decoder):
+    specs = [tf.TensorSpec([a if a == b else None for a, b in pair], x) for pair, x in sizes]
+    run = tf.function(both_searches(decoder), specs, jit_compile=jit_compile)
     for batch, length in ((5, 3), (2, 7)):
         inputs = flat_inputs(decoder, batch, length)
         found, expected = run(*inputs), both_searches(decoder)(*inputs)
@@ -256,23 +242,11 @@ def assert_runs(run, decoder):
 
 
 @on_tensorflow
-@pytest.mark.slow
-@pytest.mark.parametrize("jit_compile", fast([False, True], [True], slow=0))
-def test_tf_function_with_unknown_sizes(jit_compile):
-    import tensorflow as tf
-
-    decoder = Decoder()
-    run = tf.function(both_searches(decoder), signature(decoder), jit_compile=jit_compile)
-    assert_runs(run, decoder)
-
-
-@on_tensorflow
 def test_export_archive_of_a_keras_decoder(tmp_path):
     import tensorflow as tf
 
-    embed = keras.layers.Embedding(V, D)
-    cell = keras.layers.GRUCell(D)
-    head = keras.layers.Dense(V)
+    parts = keras.layers.Embedding(V, D), keras.layers.GRUCell(D), keras.layers.Dense(V)
+    embed, cell, head = parts
 
     def step(tokens, state, memory):
         output, state = cell(embed(tokens), state)
@@ -280,13 +254,12 @@ def test_export_archive_of_a_keras_decoder(tmp_path):
         return head(output + ops.einsum("nt,ntd->nd", weights, memory)), state, weights
 
     def translate(memory):
-        state = [memory[:, 0]]
-        return beam_search(step, state, memory, beam_width=3, **TOKENS)._asdict()
+        return beam_search(step, [memory[:, 0]], memory, beam_width=3, **TOKENS)._asdict()
 
     memory = np.random.default_rng(0).normal(size=(2, TK, D)).astype("float32")
     expected = SearchResult(**translate(ops.convert_to_tensor(memory)))
     archive = keras.export.ExportArchive()
-    for layer in (embed, cell, head):
+    for layer in parts:
         archive.track(layer)
     archive.add_endpoint("translate", translate, [tf.TensorSpec((None, None, D), "float32")])
     archive.write_out(str(tmp_path), verbose=False)

@@ -61,16 +61,6 @@ def test_the_log_probability_is_the_mean_of_both_directions(both):
     np.testing.assert_allclose(found.log_probs[1, 1:], terms[1:], atol=1e-6)
 
 
-@pytest.mark.exhaustive
-def test_the_scores_are_log_probabilities_without_a_length_penalty(both):
-    found = both.generate(SOURCES, 6, length_penalty=0.0)
-    steps = np.arange(6) < found.lengths[:, None]
-    again = both.log_probability(SOURCES, np.where(steps, found.tokens, 0))
-    np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
-    np.testing.assert_allclose(again.log_probs, found.log_probs, atol=2e-5)
-    np.testing.assert_allclose(again.weights, found.weights, atol=1e-5)
-
-
 def test_a_call_returns_the_mean_of_log_probabilities(both):
     targets = np.vstack([TARGETS, [[6, 5, 0, 0]]])  # the last one has no end token
     sources = np.vstack([SOURCES, SOURCES[:1]])

@@ -117,21 +117,6 @@ def test_the_start_token_may_lie_outside_of_the_vocabulary():
     assert_close(found, numpy(expected))
 
 
-def test_the_position_never_moves_back():
-    """Weights on the first position alone, after the second was read, are of no use."""
-    layer = built(monotonic=True)
-    output, _, memory = tensors()
-    weights = np.zeros((B, T, TK))
-    weights[:, 0, 1] = weights[:, 1:, 3] = 1
-    moved = weights.copy()
-    moved[:, 1, 0], moved[:, 1, 3] = 1 - 1e-9, 1e-9
-    options = {"memory": memory, "tokens": TOKENS}
-    expected = numpy(layer(output, weights=weights, **options))
-    assert_close(layer(output, weights=moved, **options), expected)
-    other = numpy(built(monotonic=False)(output, weights=moved, memory=memory))
-    assert np.abs(other - expected)[:, 1].max() > 1e-3
-
-
 @whole_or_monotonic
 @pytest.mark.parametrize("place", [0, TK], ids=["front", "behind"])
 @pytest.mark.parametrize("fill", [1.0, np.nan])

@@ -30,7 +30,7 @@ from tests.backends import BACKEND
 from tests.conformance.layers import CASES as LAYERS
 from tests.conformance.layers import QUERY
 from tests.helpers import lengths_mask, randomize
-from tests.seq2seq.cases import END, SOURCES, START, TARGETS
+from tests.seq2seq.cases import END, SOURCES, START, TARGETS, served
 
 V, E, H, U = 11, 5, 5, 7
 BOTH = SOURCES, SOURCES[:, :4]
@@ -143,13 +143,7 @@ def searched(model, source, way, folder):
         found = model.search_batch(source, **options)
         return tree.map_structure(lambda x: ops.convert_to_numpy(x[:, 0]), found)
     if way == "exported":
-        import tensorflow as tf
-
-        model.export_generate(folder / "model", **options)
-        found = tf.saved_model.load(folder / "model").signatures["serving_default"]
-        names = sorted(found.structured_input_signature[1])
-        found = found(**dict(zip(names, map(tf.constant, tree.flatten(source)), strict=True)))
-        return SimpleNamespace(**{name: x.numpy() for name, x in found.items()})
+        return SimpleNamespace(**served(model, folder, **options)(*tree.flatten(source)))
     if way == "reloaded":
         model.save(folder / "model.keras")
         model = keras.saving.load_model(folder / "model.keras")
