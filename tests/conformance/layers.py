@@ -50,7 +50,6 @@ class Argument:
     """A call argument of shape (batch, *steps, features).
 
     Those whose names end in a number, such as "value 0" and "value 1", are the items of a list.
-
     With steps it is made of embedded words, whose padding is masked. The last number of steps
     counts words, the ones before it count groups of words. Without features the layer takes the
     ids themselves, and the id 0 is padding.
@@ -123,28 +122,21 @@ class Case:
 
     def shapes(self, batch, known=True, more=0):
         """The shapes of the arguments, with `more` steps than usual where steps are not fixed."""
+        more, known = more * (not self.fixed), known or self.fixed
         return [
-            (
-                batch,
-                *(
-                    step + more * (not self.fixed) if known or self.fixed else None
-                    for step in a.steps
-                ),
-                *a.size,
-            )
+            (batch, *(step + more if known else None for step in a.steps), *a.size)
             for a in self.arguments
         ]
 
     def tensors(self, batch, more=0):
         """Arrays to call the layer itself on, without padding."""
-        return [
-            np.random.default_rng(n).integers(1, VOCABULARY, shape).astype(argument.dtype)
-            if argument.features is None
-            else (self.scale * normal(n, *shape, dtype=argument.dtype)).astype(argument.dtype)
-            for n, (argument, shape) in enumerate(
-                zip(self.arguments, self.shapes(batch, more=more), strict=True)
-            )
-        ]
+        made = []
+        for n, shape in enumerate(self.shapes(batch, more=more)):
+            ids = np.random.default_rng(n).integers(1, VOCABULARY, shape)
+            dtype = self.arguments[n].dtype
+            floats = self.scale * normal(n, *shape, dtype="float32")
+            made.append((ids if dtype == "int32" else floats).astype(dtype))
+        return made
 
     def symbols(self):
         shapes = self.shapes(None, known=False)
@@ -344,225 +336,134 @@ CASES = {
     "bahdanau, all options": attends(
         BahdanauAttention,
         {"units": 13, "use_bias": True, "weight_norm": True, "normalizer": "sparsemax", **DROPOUT},
-        first=True,
-    ),
+        first=True),
     "bahdanau, one step": steps(BahdanauAttention, {"units": 13}),
     "luong general": attends(LuongAttention, {"score_mode": "general"}, exported=True),
     "luong concat local-m": attends(
-        LuongAttention, {"score_mode": "concat", "alignment": "local-m", "half_width": 2}
-    ),
-    "luong location, one step": steps(LuongAttention, {"score_mode": "location", "max_length": 17}),
+        LuongAttention, {"score_mode": "concat", "alignment": "local-m", "half_width": 2}),
+    "luong location, one step": steps(
+        LuongAttention, {"score_mode": "location", "max_length": 17}),
     "luong dot local-p, all options": attends(
-        LuongAttention,
-        {"score_mode": "dot", **LOCAL_P, "normalizer": "sparsemax", **DROPOUT},
-        VALUE_Q,
-        first=True,
-        **NO_ZEROS,
-    ),
+        LuongAttention, {"score_mode": "dot", **LOCAL_P, "normalizer": "sparsemax", **DROPOUT},
+        VALUE_Q, first=True, **NO_ZEROS),
     # Padding is at both ends, so no window but one as wide as the memory has all of it.
-    **{
-        name: attends(layer, {"units": 13, **options, "half_width": 2, **DROPOUT}, **FIRST)
-        for name, (layer, options) in STATES.items()
-    },
+    **{name: attends(layer, {"units": 13, **options, "half_width": 2, **DROPOUT}, **FIRST)
+       for name, (layer, options) in STATES.items()},
     "heads": attends(
-        MultiHead,
-        {"num_heads": 3, "normalizer": "softmax", "dropout": 0.0, "seed": None},
-        parts={"attention": part(BahdanauAttention, 2, **DROPOUT)},
-        **FIRST,
-    ),
+        MultiHead, {"num_heads": 3, "normalizer": "softmax", "dropout": 0.0, "seed": None},
+        parts={"attention": part(BahdanauAttention, 2, **DROPOUT)}, **FIRST),
     "heads with a state": attends(
-        MultiHead,
-        {"num_heads": 2},
+        MultiHead, {"num_heads": 2},
         parts={"attention": part(LocationSensitiveAttention, 13, 2, 3, half_width=2)},
-        exported=True,
-    ),
+        exported=True),
     "heads, one step": steps(
-        MultiHead, {"num_heads": 2}, parts={"attention": GENERAL_P}, **NO_ZEROS
-    ),
+        MultiHead, {"num_heads": 2}, parts={"attention": GENERAL_P}, **NO_ZEROS),
     "sources": attends(
-        MultiSource,
-        {"normalizer": "softmax", "dropout": 0.0, "seed": None},
-        VALUES,
-        scores=((TQ, TK), (TQ, 5)),
-        parts={"attentions": cells(part(BahdanauAttention, 13, **DROPOUT), GENERAL)},
-        **FIRST,
-    ),
+        MultiSource, {"normalizer": "softmax", "dropout": 0.0, "seed": None},
+        VALUES, scores=((TQ, TK), (TQ, 5)),
+        parts={"attentions": cells(part(BahdanauAttention, 13, **DROPOUT), GENERAL)}, **FIRST),
     "sources with a state": attends(
-        MultiSource,
-        {},
-        VALUES,
-        scores=((TQ, TK), (TQ, 5)),
-        parts={
-            "attentions": cells(
-                part(LuongAttention, "general", "local-p", half_width=2, units=3),
-                part(LocationSensitiveAttention, 13, 2, 3, half_width=2),
-            )
-        },
-        exported=True,
-        **NO_ZEROS,
-    ),
+        MultiSource, {}, VALUES, scores=((TQ, TK), (TQ, 5)),
+        parts={"attentions": cells(
+            part(LuongAttention, "general", "local-p", half_width=2, units=3),
+            part(LocationSensitiveAttention, 13, 2, 3, half_width=2))},
+        exported=True, **NO_ZEROS),
     "sources, one step": steps(
-        MultiSource,
-        {},
-        VALUES,
-        scores=((TK,), (5,)),
-        parts={
-            "attentions": cells(
-                heads(BahdanauAttention, 13), part(LuongAttention, "location", max_length=17)
-            )
-        },
-    ),
+        MultiSource, {}, VALUES, scores=((TK,), (5,)),
+        parts={"attentions": cells(
+            heads(BahdanauAttention, 13), part(LuongAttention, "location", max_length=17))}),
     "flow": flows({}, ((TK, TQ), (TK,)), **FIRST),
     "flow, context to query, all options": flows(
-        {"query_to_context": False, "normalizer": "sparsemax", **DROPOUT}, ((TK, TQ),)
-    ),
+        {"query_to_context": False, "normalizer": "sparsemax", **DROPOUT}, ((TK, TQ),)),
     # With few steps one could win every maximum, and query_vector would have no gradient.
     "flow, query to context": flows(
-        {"context_to_query": False},
-        ((13, 11), (13,)),
-        (Argument("context", (13,), DQ), Argument("query", (11,), DQ)),
-    ),
+        {"context_to_query": False}, ((13, 11), (13,)),
+        (Argument("context", (13,), DQ), Argument("query", (11,), DQ))),
     "decoder": decodes(
-        {"query": "previous", "output_mode": "attention"}, GRU, ATTENTION_2, **FIRST
-    ),
+        {"query": "previous", "output_mode": "attention"}, GRU, ATTENTION_2, **FIRST),
     "decoder, stacked, input feeding": decodes(
         {"query": "current", "input_feeding": True, "output_mode": "concat", "return_state": True},
-        cells(LSTM, cell(layers.GRUCell, 2)),
-        GENERAL_P,
-        **NO_ZEROS,
-    ),
+        cells(LSTM, cell(layers.GRUCell, 2)), GENERAL_P, **NO_ZEROS),
     "decoder, residual cells": decodes(
-        {"query": "previous", "return_state": True}, residual(LSTM, GRU), ATTENTION_2, **NO_ZEROS
-    ),
+        {"query": "previous", "return_state": True}, residual(LSTM, GRU), ATTENTION_2, **NO_ZEROS),
     "decoder, an attention with a state": decodes(
         {"query": "current", "input_feeding": True, "return_state": True},
-        GRU,
-        part(PastWeightsAttention),
-    ),
+        GRU, part(PastWeightsAttention)),
     "decoder, heads with a state": decodes(
-        {"query": "previous"},
-        GRU,
-        heads(LocationSensitiveAttention, 2, 2, 3),
-        exported=True,
-        **NO_ZEROS,
-    ),
+        {"query": "previous"}, GRU, heads(LocationSensitiveAttention, 2, 2, 3),
+        exported=True, **NO_ZEROS),
     "decoder, several memories": decodes(
-        {"query": "previous"},
-        GRU,
+        {"query": "previous"}, GRU,
         sources(ATTENTION_2, part(LocationSensitiveAttention, 13, 2, 3)),
-        MEMORIES,
-        exported=True,
-        **NO_ZEROS,
-    ),
+        MEMORIES, exported=True, **NO_ZEROS),
     "decoder, unrolled": decodes(
         {"query": "current", "unroll": True, "return_state": True},
-        LSTM,
-        part(LuongAttention, "concat", "local-m", half_width=2),
-        fixed=True,
-    ),
+        LSTM, part(LuongAttention, "concat", "local-m", half_width=2), fixed=True),
     "stack of layers": Case(
-        DecoderStack,
-        {},
-        (SEQUENCES, MEMORY),
-        ((TQ, TK),),
+        DecoderStack, {}, (SEQUENCES, MEMORY), ((TQ, TK),),
         {"rnns": cells(*[recurrent(layers.LSTM, 13)] * 3), "attention": ATTENTION_2},
-        memory="memory",
-        masked_like="sequences",
-        **NO_ZEROS,
-        **FIRST,
-    ),
+        memory="memory", masked_like="sequences", **NO_ZEROS, **FIRST),
     "pooling": pools(AttentionPooling, {"units": 13}, exported=True),
     "pooling, all options": pools(
         AttentionPooling,
-        {"units": 13, "gated": True, "rows": 3, "temperature": 0.5, "penalty": 0.1}
-        | {"normalizer": "normalized_sigmoid", **DROPOUT},
-        ((3, TK),),
-        **FIRST,
-    ),
+        {"units": 13, "gated": True, "rows": 3, "temperature": 0.5, "penalty": 0.1,
+         "normalizer": "normalized_sigmoid", **DROPOUT},
+        ((3, TK),), **FIRST),
     "hierarchical": documents({}, **FIRST),
     "hierarchical, all options": documents(
         {"sentence_units": 2, "normalizer": "sparsemax", **DROPOUT},
-        parts={"word_encoder": both_ways(2), "sentence_encoder": both_ways(3)},
-    ),
+        parts={"word_encoder": both_ways(2), "sentence_encoder": both_ways(3)}),
     "hierarchical, models as encoders": documents(
-        {},
-        parts={
+        {}, parts={
             "word_encoder": functional(2, DQ),
-            "sentence_encoder": sequential(part(layers.Dense, 11, "tanh"), gru(3)),
-        },
-    ),
+            "sentence_encoder": sequential(part(layers.Dense, 11, "tanh"), gru(3))}),
     "target": attends(
-        TargetAttention,
-        {"units": 13, "normalizer": "none", **DROPOUT},
-        key=(KEY_Q,),
-        scale=0.5,
-        **FIRST,
-    ),
+        TargetAttention, {"units": 13, "normalizer": "none", **DROPOUT}, key=(KEY_Q,),
+        scale=0.5, **FIRST),
     "target, sigmoid, one step": steps(
-        TargetAttention, {"units": 13, "normalizer": "sigmoid"}, VALUE_Q, scale=0.5
-    ),
+        TargetAttention, {"units": 13, "normalizer": "sigmoid"}, VALUE_Q, scale=0.5),
     "target, softmax": attends(TargetAttention, {"units": 13, "normalizer": "softmax"}, VALUE_Q),
     "retain": pools(RETAIN, {"units": 13, "classes": 3}, **NO_ZEROS, **FIRST),
     "retain, unrolled": pools(RETAIN, {"units": 13, "unroll": True}, fixed=True, **NO_ZEROS),
     "features": series({}, cell(layers.LSTMCell, 2), first=True),
     "features, all options": series(
         {"use_bias": False, "normalizer": "sparsemax", "unroll": True},
-        residual(cell(layers.GRUCell, 3), cell(layers.LSTMCell, 3)),
-    ),
+        residual(cell(layers.GRUCell, 3), cell(layers.LSTMCell, 3))),
     "memory hop": steps(MemoryHop, {"update": "add"}, VALUE_Q, (KEY_Q,), **NO_ZEROS),
     "memory hop, all options": attends(
-        MemoryHop,
-        {"update": "linear", "normalizer": "sparsemax", **DROPOUT},
-        VALUE_Q,
-        scale=0.25,
-        first=True,
-        **NO_ZEROS,
-    ),
+        MemoryHop, {"update": "linear", "normalizer": "sparsemax", **DROPOUT}, VALUE_Q,
+        scale=0.25, first=True, **NO_ZEROS),
     "memory network": answers({}, 3, **FIRST),
     "memory network, all options": answers(
-        {"hops": 2, "tying": "layerwise", "position_encoding": 4, "memory_size": 4}
-        | {"null_memories": True},
-        2,
-    ),
+        {"hops": 2, "tying": "layerwise", "position_encoding": 4, "memory_size": 4,
+         "null_memories": True}, 2),
     "bahdanau": attends(BahdanauAttention, {"units": 13}, **EXPORTED),
     "bahdanau, sparsemax": attends(
-        BahdanauAttention, {"units": 13, "normalizer": "sparsemax"}, **EXPORTED
-    ),
-    **{
-        f"luong {name}": attends(LuongAttention, options, value, **EXPORTED)
-        for name, options, value in (
-            ("dot", {"score_mode": "dot"}, VALUE_Q),
-            ("concat", {"score_mode": "concat"}, VALUE),
-            ("location", {"score_mode": "location", "max_length": 17}, VALUE),
-            ("general local-m", {"alignment": "local-m", "half_width": 1}, VALUE),
-            ("general local-p", {"alignment": "local-p", "half_width": 1}, VALUE),
-        )
-    },
+        BahdanauAttention, {"units": 13, "normalizer": "sparsemax"}, **EXPORTED),
+    **{f"luong {name}": attends(LuongAttention, options, value, **EXPORTED)
+       for name, options, value in (
+           ("dot", {"score_mode": "dot"}, VALUE_Q),
+           ("concat", {"score_mode": "concat"}, VALUE),
+           ("location", {"score_mode": "location", "max_length": 17}, VALUE),
+           ("general local-m", {"alignment": "local-m", "half_width": 1}, VALUE),
+           ("general local-p", {"alignment": "local-p", "half_width": 1}, VALUE))},
     "hierarchical, recurrent encoders": documents(
-        {}, parts={"word_encoder": both_ways(3), "sentence_encoder": both_ways(3)}, **EXPORTED
-    ),
+        {}, parts={"word_encoder": both_ways(3), "sentence_encoder": both_ways(3)}, **EXPORTED),
     "features, unrolled": series({"unroll": True}, cell(layers.LSTMCell, 2), **EXPORTED),
     "memory hop without keys": steps(MemoryHop, {}, VALUE_Q, **EXPORTED),
     "decoder, input feeding": decodes(
-        {"input_feeding": True}, LSTM, part(LuongAttention, units=3), **EXPORTED
-    ),
-}
+        {"input_feeding": True}, LSTM, part(LuongAttention, units=3), **EXPORTED),
+}  # fmt: skip
 
 
 def parameters(name, is_fast=lambda case: True):
     """Cases, or their names, as parameters. Others than the fast ones are slow or exhaustive."""
-
-    def marks(case):
-        return [] if is_fast(case) else [slow_or_exhaustive(case)]
-
-    return pytest.mark.parametrize(
-        name,
-        [
-            pytest.param(key if name == "name" else case, id=key, marks=marks(case))
-            for key, case in CASES.items()
-            if case.duties
-        ],
-    )
+    values = []
+    for key, case in CASES.items():
+        if case.duties:
+            marks = [] if is_fast(case) else [slow_or_exhaustive(case)]
+            values.append(pytest.param(key if name == "name" else case, id=key, marks=marks))
+    return pytest.mark.parametrize(name, values)
 
 
 def slow_or_exhaustive(case):
