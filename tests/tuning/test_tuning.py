@@ -8,12 +8,8 @@ from keras_attention import BahdanauAttention
 
 keras_tuner = pytest.importorskip("keras_tuner", reason="keras-tuner is not installed")
 
-from keras_attention.tuning import (  # noqa: E402
-    MECHANISMS,
-    UNUSED,
-    attention_space,
-    completed_trials,
-)
+from keras_attention import tuning  # noqa: E402
+from keras_attention.tuning import attention_space, completed_trials  # noqa: E402
 
 
 def test_the_default():
@@ -27,16 +23,16 @@ def test_the_default():
     assert set(hp.values) == {f"attention_{name}" for name in names}
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", tuning.MECHANISMS)
 def test_every_choice_reaches_the_layer(name):
     """And no hyperparameter is searched that the layer does not take."""
     chosen = {"units": 64, "normalizer": "sparsemax", "dropout": 0.2, "score_mode": "concat"}
-    absent = [x for x in chosen if (x, name) in UNUSED]
+    absent = [x for x in chosen if (x, name) in tuning.UNUSED]
     absent += ["score_mode"] * (name != "luong")
     hp = keras_tuner.HyperParameters()
     hp.values = {f"attention_{x}": value for x, value in chosen.items()}
     layer = attention_space(hp, mechanisms=[name])
-    assert type(layer) is MECHANISMS[name]
+    assert type(layer) is tuning.MECHANISMS[name]
     searched = {x.name.removeprefix("attention_") for x in hp.space} - {"mechanism"}
     assert searched == chosen.keys() - absent
     config = layer.get_config()
