@@ -11,41 +11,21 @@ from keras_attention import BahdanauAttention
 from keras_attention.backend import execution_context
 from keras_attention.backend import tensorflow as backend
 from keras_attention.ops import additive_score, compiling
-from keras_attention.ops.additive import dense, dispatch, feature_blocked, fused, query_tiled
+from keras_attention.ops.additive import dense, dispatch, fused, query_tiled
+from keras_attention.ops.additive import feature_blocked as blocked
 from keras_attention.ops.additive.feature_blocked import BLOCK, LARGEST_SLICE
 from keras_attention.ops.padding import round_up_length
 from tests import fast
-from tests.backends import graphs
 from tests.helpers import assert_close, numpy
-from tests.ops.scores import SIZES, assert_exact, make_inputs, oracle
+from tests.ops.scores import SIZES, assert_exact, both_with, make_inputs, oracle, shapes_of
 
 IMPLEMENTATIONS = {
     "fused": (fused.fused_score, fused.fused_gradient),
     "dense": (dense.dense_score, dense.dense_gradient),
-    "feature-blocked": (
-        feature_blocked.feature_blocked_score,
-        feature_blocked.feature_blocked_gradient,
-    ),
+    "feature-blocked": (blocked.feature_blocked_score, blocked.feature_blocked_gradient),
     "query-tiled": (query_tiled.query_tiled_score, query_tiled.query_tiled_gradient),
 }
-
-
 every_implementation = pytest.mark.parametrize("name", IMPLEMENTATIONS)
-
-
-def both_with(choice):
-    """A step as in `fit`: the gradient is computed outside of the layer."""
-
-    def run(query, key, vector, upstream):
-        with tf.GradientTape() as tape:
-            tape.watch((query, key, vector))
-            with compiling(choice):
-                scores = additive_score(query, key, vector)
-        return scores, *tape.gradient(scores, (query, key, vector), upstream)
-
-    return run
-
-
 both = both_with(None)
 
 
@@ -72,19 +52,22 @@ def assert_is_exact(name, sizes, deviation, seed, block, slices):
         # Small blocks, so that there is more than one.
         patch.setattr(query_tiled, "TILE", block)
         patch.setattr(query_tiled, "WHOLE", block)
-        patch.setattr(feature_blocked, "LARGEST_SLICE", slices)
+        patch.setattr(blocked, "LARGEST_SLICE", slices)
         patch.setattr(query_tiled, "SMALLEST_SAMPLE", 0)
         assert_exact(all_of(name, inputs), inputs, few=min(sizes[1:]) < 20)
 
 
-few_examples, many_examples = (settings(max_examples=n, deadline=None) for n in (4, 40))
-test_every_implementation_is_exact = every_implementation(any_scores(few_examples(assert_is_exact)))
+@every_implementation
+@any_scores
+@settings(max_examples=4, deadline=None)
+def test_every_implementation_is_exact(name, sizes, deviation, seed, block, slices):
+    assert_is_exact(name, sizes, deviation, seed, block, slices)
 
 
 @pytest.mark.exhaustive
 @every_implementation
 @any_scores
-@many_examples
+@settings(max_examples=40, deadline=None)
 def test_every_implementation_is_exact_in_many_cases(name, sizes, deviation, seed, block, slices):
     assert_is_exact(name, sizes, deviation, seed, block, slices)
 
@@ -96,7 +79,7 @@ def test_every_implementation_equals_the_loops(name, block, slices, monkeypatch)
     """In float64, where only the order of the sums differs."""
     for constant in ("TILE", "WHOLE", "SMALLEST_SAMPLE"):
         monkeypatch.setattr(query_tiled, constant, block)
-    monkeypatch.setattr(feature_blocked, "LARGEST_SLICE", slices)
+    monkeypatch.setattr(blocked, "LARGEST_SLICE", slices)
     inputs = make_inputs((2, 5, 7, 37), dtype="float64")
     for x, expected in zip(all_of(name, inputs), oracle(*inputs), strict=True):
         np.testing.assert_allclose(numpy(x), expected, rtol=0, atol=1e-12)
@@ -131,16 +114,14 @@ def test_one_query(jit_compile):
 @pytest.mark.parametrize("slices", [0, LARGEST_SLICE])
 @pytest.mark.each_value
 def test_groups_of_every_size(length, slices, monkeypatch):
-    monkeypatch.setattr(feature_blocked, "LARGEST_SLICE", slices)
+    monkeypatch.setattr(blocked, "LARGEST_SLICE", slices)
     for sizes in ((1, 3, length, 5), (1, length, 3, 5), (1, 3, 5, length)):
         inputs = make_inputs(sizes)
         assert_exact(all_of("feature-blocked", inputs), inputs, few=True)
 
 
 def signature(*sizes):
-    batch, steps, length, units = sizes
-    shapes = (batch, steps, units), (batch, length, units), (units,), (batch, steps, length)
-    return [tf.TensorSpec(shape) for shape in shapes]
+    return [tf.TensorSpec(shape) for shape in shapes_of(*sizes)]
 
 
 in_training, with_nothing_compiled = both_with(True), both_with(False)
@@ -241,27 +222,6 @@ def test_nan_stays_where_it_is(name):
     key[0, 3, 2] = np.nan
     scores = numpy(IMPLEMENTATIONS[name][0](*[tf.constant(x) for x in (query, key, vector)]))
     assert np.isnan(scores).tolist() == [[[j == 3 for j in range(7)]] * 5]
-
-
-def largest_tensor(specs):
-    """The number of elements of the largest tensor in a graph and the functions it calls."""
-    graph = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
-    outputs = (x for one in graphs(graph) for op in one.get_operations() for x in op.outputs)
-    known = (x.shape for x in outputs if x.shape.rank is not None)
-    return max(shape.num_elements() or 0 for shape in known)
-
-
-@pytest.mark.slow
-def test_nothing_as_large_as_all_pairs_is_made(monkeypatch):
-    sizes = 2, 64, 96, 128
-    monkeypatch.setattr(dispatch, "SMALLEST", {"tensorflow": 1})
-    specs = signature(*sizes)
-    assert largest_tensor(specs) == 2 * 64 * 96 * 8
-    monkeypatch.setattr(feature_blocked, "LARGEST_SLICE", 0)
-    backend._traced.cache_clear()  # it holds the sums over slices
-    assert largest_tensor(specs) == 2 * 96 * 128
-    monkeypatch.setattr(dispatch, "SMALLEST", {"tensorflow": 2**40})
-    assert largest_tensor(specs) == 2 * 64 * 96 * 128
 
 
 def test_lengths_are_rounded_up_to_few():

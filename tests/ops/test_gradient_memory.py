@@ -13,11 +13,12 @@ import tensorflow as tf
 
 import keras_attention as ka
 from keras_attention.backend import ops
-from keras_attention.ops import additive_score, compiling
+from keras_attention.ops import additive_score
 from keras_attention.ops.additive import dispatch, feature_blocked
 from tests import fast
 from tests.backends import graphs
 from tests.helpers import AnyCell
+from tests.ops.scores import both_with, shapes_of
 
 # The value of a size that a graph does not know.
 UNKNOWN = 64
@@ -52,29 +53,13 @@ def held_by_steps(graph):
     return [op.inputs[1] for op in pushes if op.type == "TensorListPushBack"]
 
 
-def score_and_gradient(query, key, vector, upstream):
-    with tf.GradientTape() as tape:
-        tape.watch((query, key, vector))
-        scores = additive_score(query, key, vector)
-    return scores, *tape.gradient(scores, (query, key, vector), upstream)
-
-
-def shapes_of(batch, steps, length, units):
-    return (batch, steps, units), (batch, length, units), (units,), (batch, steps, length)
-
-
 def graph_of(sizes, choice, jit):
-    def run(*inputs):
-        with compiling(choice):
-            return score_and_gradient(*inputs)
-
-    signature = [tf.TensorSpec(shape) for shape in shapes_of(*sizes)]
-    function = tf.function(run, signature, jit_compile=jit).get_concrete_function()
+    specs = [tf.TensorSpec(shape) for shape in shapes_of(*sizes)]
+    function = tf.function(both_with(choice), specs, jit_compile=jit).get_concrete_function()
     return function.graph, function.inputs[3]
 
 
 SMALL, LARGE, DYNAMIC = (2, 5, 7, 11), (2, 64, 96, 128), (None, None, None, 11)
-SHORT = (8, 20, 20, 128)
 CONTEXTS = {
     "graph": (None, None),
     "compiled": (None, True),
@@ -135,11 +120,7 @@ LATE = {
 @pytest.mark.each_value
 def test_large_scores_of_sizes_that_are_known_late_are_made_in_parts(sizes, place, pairs):
     choice, as_graph = LATE[place]
-
-    def run(*inputs):
-        with compiling(choice):
-            return score_and_gradient(*inputs)
-
+    run = both_with(choice)
     if as_graph:
         run = tf.function(run, [tf.TensorSpec(s) for s in shapes_of(None, None, None, sizes[3])])
     run(*[tf.zeros(shape) for shape in shapes_of(*sizes)])
@@ -218,20 +199,26 @@ def gradient_graph(layer, shapes, jit):
     return tf.function(run, [tf.TensorSpec(shape) for shape in shapes], jit_compile=jit)
 
 
+BATCH, QUERIES, MEMORY, FEATURES = 2, 97, 311, 17
+
+
+def layer_graph(name, known, jit):
+    batch, queries, steps = (BATCH, QUERIES, MEMORY) if known else [None] * 3
+    shapes = (batch, queries, FEATURES), (batch, steps, FEATURES)
+    return gradient_graph(LAYERS[name](), shapes, jit)
+
+
 @pytest.mark.parametrize("jit", [None, True])
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.each_value
 def test_the_gradient_of_a_layer_needs_nothing_as_large_as_all_pairs(name, known, jit):
-    batch, queries, steps, features = 2, 97, 311, 17
-    batch, queries, steps = (batch, queries, steps) if known else [None] * 3
-    shapes = (batch, queries, features), (batch, steps, features)
-    function = gradient_graph(LAYERS[name](), shapes, jit).get_concrete_function()
-    batch, queries, steps = (size or UNKNOWN for size in (batch, queries, steps))
+    function = layer_graph(name, known, jit).get_concrete_function()
+    batch, queries, steps = (BATCH, QUERIES, MEMORY) if known else [UNKNOWN] * 3
     largest = max(count(x) for x in held(function.graph, function.inputs[2]))
     # The values, or the weights when the whole memory is read, but no windows of rows.
     windows = known and "windows" in name
-    assert largest <= batch * (steps * features if windows else max(queries, features) * steps)
+    assert largest <= batch * (steps * FEATURES if windows else max(queries, FEATURES) * steps)
 
 
 def largest_array(program):
@@ -246,12 +233,10 @@ def largest_array(program):
 )
 @pytest.mark.each_value
 def test_a_compiled_layer_never_holds_all_windows(name, known):
-    batch, queries, steps, features = 2, 97, 311, 17
-    b, q, k = (batch, queries, steps) if known else [None] * 3
-    function = gradient_graph(LAYERS[name](), ((b, q, features), (b, k, features)), jit=True)
-    inputs = [tf.zeros((batch, n, features)) for n in (queries, steps, queries)]
-    program = function.experimental_get_compiler_ir(*inputs)(stage="optimized_hlo")
-    assert largest_array(program) == batch * steps * features < batch * queries * 5 * features
+    inputs = [tf.zeros((BATCH, n, FEATURES)) for n in (QUERIES, MEMORY, QUERIES)]
+    program = layer_graph(name, known, True).experimental_get_compiler_ir(*inputs)
+    largest = largest_array(program(stage="optimized_hlo"))
+    assert largest == BATCH * MEMORY * FEATURES < BATCH * QUERIES * 5 * FEATURES
 
 
 SLICES = pytest.mark.xfail(
