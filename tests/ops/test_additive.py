@@ -303,23 +303,6 @@ def attention_model():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jit", [pytest.param(False, marks=pytest.mark.exhaustive), True])
-def test_training_with_unknown_lengths(jit, large):
-    def losses():
-        keras.utils.set_random_seed(11)
-        model, found = attention_model(), []
-        model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=jit)
-        for length in (3, 33):
-            x = [np.random.default_rng(n).normal(size=(2, length, n)) for n in (5, 7)]
-            found += model.fit(x, x[1], verbose=0).history["loss"]
-        return found
-
-    fast = losses()
-    with compiling(False):
-        assert losses() == pytest.approx(fast, rel=1e-5)
-
-
-@pytest.mark.slow
 def test_fit_compiles_score_and_gradient(large, taken):
     model = attention_model()
     model.compile("sgd", "mse", jit_compile=False)
@@ -328,14 +311,6 @@ def test_fit_compiles_score_and_gradient(large, taken):
     taken.clear()
     model.fit(x, x[1], batch_size=2, verbose=0)
     assert set(taken) == {"itself"}
-
-
-@pytest.mark.exhaustive
-def test_new_sizes_are_no_reason_to_warn(large, caplog):
-    for batch in range(1, 8):
-        inputs = make_inputs((batch, 33, 2, 8))
-        both(*[tf.constant(x) for x in inputs])
-    assert not caplog.records
 
 
 def test_second_derivatives(large):

@@ -60,31 +60,6 @@ def test_fonts_that_are_not_known():
     plot_attention([[0.2] * 5], words, ["x"]).canvas.draw()  # a missing sign would be a warning
 
 
-def installed(signs):
-    import matplotlib.font_manager as manager
-
-    return any(
-        all(ord(sign) in manager.get_font(path).get_charmap() for sign in signs)
-        for path in manager.findSystemFonts()
-    )
-
-
-def test_chinese_is_drawn_where_a_font_has_it():
-    if not installed("北京"):
-        pytest.skip("no font with Chinese signs is installed: apt-get install fonts-noto-cjk")
-    assert drawable("北京") == "北京"
-    label = plot_attention([1], ["北京"]).axes[0].get_xticklabels()[0]
-    other = plot_attention([1], ["京北"]).axes[0].get_xticklabels()[0]
-    pictures = [pixels_of(x) for x in (label, other)]
-    assert pictures[0].tobytes() != pictures[1].tobytes()
-
-
-def pixels_of(label):
-    figure = label.get_figure()
-    figure.canvas.draw()
-    return np.asarray(figure.canvas.buffer_rgba())
-
-
 @pytest.mark.parametrize("draw", ["map", "hops"])
 def test_hebrew_is_drawn_from_the_right(draw):
     """The picture equals that of the reversed letters, which are forced to run left to right."""

@@ -167,15 +167,6 @@ def test_sizes_may_be_unknown(jit):
         assert_same(SearchResult(*graph(*memories)), SearchResult(*run(*memories)))
 
 
-def test_a_sequence_that_ended_is_better_than_one_that_was_cut_off():
-    end = [0.0, 1.0, 0.0, 0.0]
-    long = table([[0.0, 0.1, 0.9, 0.0], end, [0.0, 0.1, 0.9, 0.0], end])
-    tokens = {"start_token": 0, "end_token": 1, "max_length": 3, "beam_width": 4}
-    found = to_numpy(bidirectional_search(*zip(long, long, strict=True), **tokens))
-    assert found.tokens.tolist() == [[[2, 2, 1], [2, 1, 1], [1, 1, 1], [2, 2, 2]]]
-    assert found.scores[0, 3] > found.scores[0, 0]
-
-
 STEP, _, MEMORY = table([[0.25] * 4] * 4)
 PAIR = "must be a pair, one for the left-to-right model and one for the right"
 

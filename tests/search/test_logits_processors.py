@@ -196,35 +196,6 @@ def test_greedy_search_with_limits():
     )
 
 
-@pytest.mark.parametrize("size", fast([1, 2, 3], [2]))
-def test_no_ngram_occurs_twice_in_a_thousand_outputs(size):
-    """A step that loves to repeat: the last token and the one before it, again and again."""
-    words = 41
-
-    def step(tokens, state, memory):
-        logits = memory + 5 * ops.one_hot(tokens, words) + 4 * ops.one_hot(state, words)
-        return logits, tokens, None
-
-    memory = np.random.default_rng(size).normal(size=(32, words)).astype("float32")
-    memory[:, END] = np.linspace(-6, 2, 32)
-    state = np.zeros(32, "int32")
-    for find, width in (
-        (sample_search, {"samples": 16, "seed": size}),
-        (beam_search, {"beam_width": 16}),
-    ):
-        run = functools.partial(find, step, state, memory, **TOKENS | {"max_length": 13} | width)
-        free, found = to_numpy(run()), to_numpy(run(no_repeat_ngram_size=size))
-        assert 0 < np.sum(found.lengths < 13) < 512
-        assert any(repeated(free, size))
-        assert not any(repeated(found, size))
-
-
-def repeated(found, size):
-    """For each output whether an n-gram occurs twice."""
-    rows = zip(found.tokens.reshape(512, 13).tolist(), found.lengths.ravel(), strict=True)
-    return [any(repeats(row[:t], size) for t in range(n + 1)) for row, n in rows]
-
-
 def test_an_improbable_prefix_keeps_its_log_probability():
     logits, expected = np.array([[0.0, -400.0, 3.0]], "float32"), -400 - math.log(1 + math.exp(3))
     options = {"prefix": np.array([[1]]), "start_token": 0, "end_token": 2, "max_length": 2}

@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 from keras_attention.search import SearchResult, greedy_search, sample_search
-from tests.backends import compiled, on_tensorflow
+from tests.backends import compiled
 from tests.helpers import assert_refused
 from tests.search.oracles import END, START, TOKENS, Decoder, V, brute_force, to_numpy
 
@@ -151,26 +151,6 @@ def test_nothing_is_possible():
         assert np.all(found.lengths == 0)
         assert np.all(found.tokens == END)
         assert np.all(found.log_probs == 0)
-
-
-@on_tensorflow
-@pytest.mark.slow
-def test_saved_model(tmp_path):
-    import tensorflow as tf
-
-    def run(memory, seed):
-        options = TOKENS | {"max_length": 4, "samples": 5, "top_p": 0.8}
-        found = sample_search(fixed, None, memory, seed=seed, **options)
-        return found._asdict() | {"weights": memory}
-
-    module = tf.Module()
-    specs = [tf.TensorSpec((None, V)), tf.TensorSpec((), "int32")]
-    module.run = tf.function(run, input_signature=specs)
-    tf.saved_model.save(module, str(tmp_path))
-    served = tf.saved_model.load(str(tmp_path))
-    memory = np.zeros((2, V), "float32")
-    found = served.run(memory, 3)["tokens"].numpy()
-    np.testing.assert_array_equal(found, tokens_of(3, top_p=0.8))
 
 
 @pytest.mark.parametrize(("change", "words"), [

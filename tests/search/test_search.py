@@ -10,7 +10,7 @@ from keras import ops
 from keras_attention.search import SearchResult, beam_search, greedy_search
 from keras_attention.search._top_k import GROUP
 from tests import fast
-from tests.backends import on_tensorflow, only_on
+from tests.backends import on_tensorflow
 from tests.helpers import assert_refused
 from tests.search.oracles import (
     END,
@@ -265,17 +265,6 @@ def test_export_archive_of_a_keras_decoder(tmp_path):
     archive.write_out(str(tmp_path), verbose=False)
     served = tf.saved_model.load(str(tmp_path))
     assert_same(SearchResult(**served.translate(memory)), expected)
-
-
-@only_on("jax", reason="the other backends have tests of their own")
-def test_compiled_on_jax():
-    import jax
-
-    decoder = Decoder()
-    found = jax.jit(both_searches(decoder))(*flat_inputs(decoder, 5, 3))
-    state, memory = decoder.inputs(5)
-    assert_found(SearchResult(**found["greedy"]), oracle_greedy(decoder, state, memory))
-    assert_found(SearchResult(**found["beam"]), oracle_beam(decoder, state, memory, 3, 1.0))
 
 
 # -- what is refused

@@ -125,9 +125,9 @@ OPTIONS = ("options of search='beam' are beam_width",)
 
 @pytest.mark.parametrize(("call", "words"), [(call, words) for call, *words in (
     *((lambda x, name=name, wrong=wrong: BidirectionalEnsemble(
-        **{part: getattr(x, part) for part in PARTS} | {name: wrong or x}),
+        **{part: getattr(x, part) for part in PARTS} | {name: x if wrong == "both" else wrong}),
        f"`{name}` must be a Seq2Seq or an Ensemble; received")
-      for name in PARTS for wrong in (keras.layers.Dense(3), False)),
+      for name in PARTS for wrong in (keras.layers.Dense(3), None, "both")),
     (lambda x: BidirectionalEnsemble(x.left_to_right, with_other(x.left_to_right, start_token=3)),
      "must have the same start_token"),
     (lambda x: Ensemble([x, x.left_to_right]), "must be a list of Seq2Seq models"),

@@ -97,18 +97,6 @@ def test_a_data_set_yields_pairs_with_and_without_the_target_again(editor):
     np.testing.assert_allclose(found, loss_of(editor), rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_a_model_that_was_trained_on_two_sources_is_saved(tmp_path):
-    source = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
-    model = seq2seq(keras.Model(source, Joined()(source)))
-    model.compile("sgd", run_eagerly=True)
-    model.fit((SOURCES, TARGETS), TARGETS, verbose=0)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    expected = numpy(model(((SOURCES, TARGETS), TARGETS)))
-    np.testing.assert_allclose(numpy(loaded(((SOURCES, TARGETS), TARGETS))), expected, atol=1e-6)
-
-
 TWO = PAIRS["tuple"]
 # What is called wrongly, the model, and the mistake that the message names.
 WRONG = {
