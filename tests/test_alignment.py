@@ -101,17 +101,52 @@ def close(actual, expected, exact=EXACT):
     np.testing.assert_allclose(numpy(actual), expected, rtol=0, atol=exact * size)
 
 
-@masked
-@pytest.mark.parametrize("equal", [False, True])
-def test_the_forward_sum_is_that_of_all_paths(masks, equal):
-    """Equal scores too: they begin a training, and a maximum has another gradient there."""
-    scores = np.zeros((B, TQ, TK)) if equal else 2 * normal(1, B, TQ, TK)
-    oracle = lambda inputs, _: [np.array(by_paths(inputs[0], *masks_of(masks)))]  # noqa: E731
-    close(forward_sum_loss(tensor(scores), **given(masks)), *oracle([scores], None))
+def leaking(weights):
+    """Scales rows to sums below one, and one row to zero, as monotonic attention does."""
+    weights = weights * np.random.default_rng(3).uniform(0.1, 1, (B, TQ, 1))
+    weights[0, 1], weights[1, 2] = 0, 1e-20 * weights[1, 2]
+    return weights
+
+
+# Soft rows; one row of which nothing is known, and zeros in the others.
+ALIGNMENT, SCORES = soft(normal(2, B, TQ, TK)), normal(1, B, TQ, TK)
+ALIGNMENT[0, 2] = ALIGNMENT[:, :, 1] = 0
+SMALLER = soft(SCORES) * np.array([1, 1, 0.3, 1, 1])[:, None, None]
+FORWARD = (
+    lambda t, x, **masks: forward_sum_loss(x, **masks),
+    lambda t, x, *masks: by_paths(x, *masks),
+)
+GUIDED, NARROW = (
+    (lambda t, x, width=width, **masks: guided_attention_loss(x, **masks, width=width),
+     lambda t, x, *masks, width=width: guided_by_loops(x, *masks, width))
+    for width in (0.2, 0.07)
+)  # fmt: skip
+SUPERVISED = supervised_attention_loss, supervised_by_loops
+# A loss of an alignment and of weights or scores, its loops, and where both are compared; where
+# the gradients are, no row is zero.
+LOSSES = {
+    "forward sum": (*FORWARD, 2 * SCORES, 2 * SCORES, EXACT),
+    # They begin a training, and a maximum has another gradient there.
+    "forward sum of equal scores": (*FORWARD, 0 * SCORES, 0 * SCORES, EXACT),
     # The logarithm of weights is a score, too.
-    close(forward_sum_loss(ops.log(tensor(soft(scores))), **given(masks)), *oracle([scores], None))
-    loss = lambda x: [forward_sum_loss(x, **given(masks))]  # noqa: E731
-    assert_gradients(Weightless, loss, [scores], oracle)
+    "forward sum of weights": (*FORWARD, np.log(soft(SCORES)), 2 * SCORES, EXACT),
+    "guided": (*GUIDED, leaking(soft(SCORES)), SMALLER, LOOPS),
+    "guided, narrow": (*NARROW, leaking(soft(SCORES)), SMALLER, LOOPS),
+    "supervised": (*SUPERVISED, soft(SCORES), SMALLER, LOOPS),
+}
+one_of_each = pytest.mark.parametrize("name", ["forward sum", "guided", "supervised"])
+
+
+@masked
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_and_its_gradient_equal_loops(name, masks):
+    loss, loops, weights, smooth, exact = LOSSES[name]
+    oracle = lambda x, _=None: [np.array(loops(ALIGNMENT, x[0], *masks_of(masks)))]  # noqa: E731
+    run = lambda x: [loss(tensor(ALIGNMENT), x, **given(masks))]  # noqa: E731
+    close(*run(tensor(weights)), *oracle([weights]), exact)
+    assert_gradients(Weightless, run, [smooth], oracle)
+    if exact == LOOPS:
+        close(*compiled(run)(tensor(weights)), *oracle([weights]), exact)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -147,55 +182,7 @@ def test_durations_of_equal_weights_move_on_first():
     assert numpy(durations(np.full((1, 5, 3), 1 / 3, "float32"))).tolist() == [[1, 1, 3]]
 
 
-def leaking(weights):
-    """Scales rows to sums below one, and one row to zero, as monotonic attention does."""
-    weights = weights * np.random.default_rng(3).uniform(0.1, 1, (B, TQ, 1))
-    weights[0, 1], weights[1, 2] = 0, 1e-20 * weights[1, 2]
-    return weights
-
-
-def known_alignment():
-    """Soft rows; one row of which nothing is known, and zeros in the others."""
-    alignment = soft(normal(2, B, TQ, TK))
-    alignment[0, 2] = 0
-    alignment[:, :, 1] = 0
-    return alignment
-
-
-@masked
-@pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize("width", [0.2, 0.07])
-def test_the_guided_loss_equals_its_loops(masks, jit, width):
-    run = compiled(lambda x: guided_attention_loss(x, **given(masks), width=width), jit)
-    oracle = lambda x, _=None: [np.array(guided_by_loops(x[0], *masks_of(masks), width))]  # noqa: E731
-    weights = leaking(soft(normal(1, B, TQ, TK)))
-    close(run(tensor(weights)), *oracle([weights]), LOOPS)
-    if not jit:
-        weights = soft(normal(1, B, TQ, TK))
-        weights[2] *= 0.3
-        assert_gradients(Weightless, lambda x: [run(x)], [weights], oracle)
-
-
-@masked
-@pytest.mark.parametrize("jit", [False, True])
-def test_the_supervised_loss_equals_its_loops(masks, jit):
-    alignment, weights = known_alignment(), soft(normal(1, B, TQ, TK))
-    run = compiled(lambda t, a: supervised_attention_loss(t, a, **given(masks)), jit)
-    oracle = lambda x, _=None: [supervised_by_loops(alignment, x[0], *masks_of(masks))]  # noqa: E731
-    close(run(tensor(alignment), tensor(weights)), *oracle([weights]), LOOPS)
-    if not jit:
-        weights[2] *= 0.3
-        assert_gradients(Weightless, lambda x: [run(tensor(alignment), x)], [weights], oracle)
-
-
-LOSSES = {
-    "guided": lambda t, a, masks: guided_attention_loss(a, **masks),
-    "supervised": lambda t, a, masks: supervised_attention_loss(t, a, **masks),
-    "forward sum": lambda t, a, masks: forward_sum_loss(a, **masks),
-}
-
-
-@pytest.mark.parametrize("name", LOSSES)
+@one_of_each
 def test_padding_has_no_effect_and_a_valid_nan_propagates(name):
     weights, alignment = soft(normal(1, B, TQ, TK)), soft(normal(2, B, TQ, TK))
     valid = QUERY_MASK[:, :, None] & MEMORY_MASK[:, None]
@@ -219,7 +206,7 @@ def test_padding_has_no_effect_and_a_valid_nan_propagates(name):
 
 
 def run_masked(name, alignment):
-    return lambda weights: [LOSSES[name](tensor(alignment), weights, given(True))]
+    return lambda weights: [LOSSES[name][0](tensor(alignment), weights, **given(True))]
 
 
 def test_what_an_alignment_holds():
@@ -276,15 +263,6 @@ def test_a_sample_weight_belongs_to_its_sample():
         assert found == pytest.approx(-math.log(expected) / 2, rel=1e-5)
 
 
-@pytest.mark.parametrize("function", [guided_attention_loss, forward_sum_loss])
-def test_half_precision_is_computed_in_float32(function):
-    weights = soft(normal(1, B, TQ, TK)).astype("float32")
-    half = ops.cast(weights, "bfloat16")
-    found = function(half)
-    assert keras.backend.standardize_dtype(found.dtype) == "float32"
-    assert numpy(found) == numpy(function(ops.cast(half, "float32")))
-
-
 WEIGHTS = np.ones((2, 3, 5), "float32")
 
 
@@ -322,7 +300,12 @@ def test_the_guided_loss_is_not_lowered_by_leaving_the_memory():
     assert losses[-1] == pytest.approx(1 / 3)
 
 
-def test_double_precision_is_kept():
-    weights, alignment = (tensor(soft(normal(n, B, TQ, TK))) for n in (2, 3))
-    losses = [run(alignment, weights, given(True)) for run in LOSSES.values()]
-    assert [keras.backend.standardize_dtype(x.dtype) for x in losses] == ["float64"] * 3
+@one_of_each
+def test_precision(name):
+    """Double precision is kept, half precision computed in float32."""
+    for dtype, expected in (("float64", "float64"), ("bfloat16", "float32")):
+        given = [ops.cast(x, dtype) for x in (ALIGNMENT, soft(SCORES))]
+        found = LOSSES[name][0](*given)
+        assert keras.backend.standardize_dtype(found.dtype) == expected
+        exact = LOSSES[name][0](*(ops.cast(x, expected) for x in given))
+        assert numpy(found).tolist() == numpy(exact).tolist()

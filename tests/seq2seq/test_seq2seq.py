@@ -520,33 +520,21 @@ def test_wrong_calls_are_refused(call, words, model):
     assert_refused(lambda: call(model), *words)
 
 
-ENCODED = {
-    "a mask in second place": (
-        lambda memory, state, mask: (memory, mask, state), "bool of shape"),
-    "lengths": (
-        lambda memory, state, mask: (memory, state, np.ones(3, "float32")),
-        "float32 of shape (3,)"),
-    "ids": (
-        lambda memory, state, mask: (mask, state, mask), "received (bool of shape (3, 5)"),
-    "a mask in place of a state": (
-        lambda memory, state, mask: (memory, mask),
-        "received (float32 of shape (3, 5, 8), bool of shape (3, 5)).",
-        "A functional model cannot return None: leave the mask out, and return zeros."),
-    "a mask among the states": (
-        lambda memory, state, mask: (memory, [mask, mask]),
-        "received (float32 of shape (3, 5, 8), [bool of shape (3, 5), "),
-    "one item": (
-        lambda memory, state, mask: [memory], "received [float32 of shape (3, 5, 8)]"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ENCODED)
-def test_an_encoder_that_returns_something_else_is_refused(name, model):
-    change, *fragments = ENCODED[name]
-
+@pytest.mark.parametrize(("change", "words"), [(change, words) for change, *words in (
+    (lambda memory, state, mask: (memory, mask, state), "bool of shape"),
+    (lambda memory, state, mask: (memory, state, np.ones(3, "float32")), "float32 of shape (3,)"),
+    (lambda memory, state, mask: (mask, state, mask), "received (bool of shape (3, 5)"),
+    (lambda memory, state, mask: (memory, mask),
+     "received (float32 of shape (3, 5, 8), bool of shape (3, 5)).",
+     "A functional model cannot return None: leave the mask out, and return zeros."),
+    (lambda memory, state, mask: (memory, [mask, mask]),
+     "received (float32 of shape (3, 5, 8), [bool of shape (3, 5), "),
+    (lambda memory, state, mask: [memory], "received [float32 of shape (3, 5, 8)]"),
+)])  # fmt: skip
+def test_an_encoder_that_returns_something_else_is_refused(change, words, model):
     other = with_other(model, encoder=Changed(model.encoder, change))
     message = "the encoder must return (memory, state, mask), (memory, state) or one memory: "
-    assert_refused(lambda: other((SOURCES, TARGETS)), message, *fragments)
+    assert_refused(lambda: other((SOURCES, TARGETS)), message, *words)
 
 
 def test_a_wrong_cell_is_refused_without_a_warning_of_keras():

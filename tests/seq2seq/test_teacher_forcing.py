@@ -98,45 +98,35 @@ def test_a_data_set_yields_pairs_with_and_without_the_target_again(editor):
 
 
 TWO = PAIRS["tuple"]
-# What is called wrongly, the model, and the mistake that the message names.
-WRONG = {
-    "a pair and its target": (
-        "one", lambda model: model.fit((SOURCES, TARGETS), TARGETS), "Call fit(source, target)"),
-    "a pair and its target, in a batch": (
-        "new", lambda model: model.train_on_batch(TWO, TARGETS), "Call fit(source, target)"),
-    "two sources of a model with one": (
-        "new", lambda model: model.generate(TWO, 4), "For several sources, write an encoder"),
-    "a dictionary of sources": (
-        "new", lambda model: model.fit({"a": SOURCES, "b": SOURCES}, TARGETS), "For several"),
-    "a source alone": (
-        "one", lambda model: model.fit(SOURCES), "received only int64 of shape (3, 5). Call fit("),
-    "a list of ids alone": (
-        "new", lambda model: model.fit([[3, 4], [5]]), "a source and its target; received only"),
-    "a source alone, to measure": (
-        "one", lambda model: model.evaluate(SOURCES), "a source and its target; received only"),
-    "validation without a target": (
-        "one", lambda model: model.fit(SOURCES, TARGETS, validation_data=(SOURCES,)),
-        "a source and its target; received only"),
-    "a data set of a source and a target": (
-        "one", lambda model: model.fit(yields(SOURCES, TARGETS), steps_per_epoch=1, shuffle=False),
-        "the pair (source, target); received int64 of shape (3, 5)", "((source, target), target)"),
-    "three in place of a pair": (
-        "two", lambda model: model.fit((*TWO, TARGETS)), "((first, second), target)"),
-}  # fmt: skip
+ONLY = "a source and its target; received only"
+# The model, what is called wrongly, and the mistake that the message names.
+WRONG = [
+    ("one", lambda model: model.fit((SOURCES, TARGETS), TARGETS), "Call fit(source, target)"),
+    ("new", lambda model: model.train_on_batch(TWO, TARGETS), "Call fit(source, target)"),
+    ("new", lambda model: model.generate(TWO, 4), "For several sources, write an encoder"),
+    ("new", lambda model: model.fit({"a": SOURCES, "b": SOURCES}, TARGETS), "For several"),
+    ("one", lambda model: model.fit(SOURCES),
+     "received only int64 of shape (3, 5). Call fit("),
+    ("new", lambda model: model.fit([[3, 4], [5]]), ONLY),
+    ("one", lambda model: model.evaluate(SOURCES), ONLY),
+    ("one", lambda model: model.fit(SOURCES, TARGETS, validation_data=(SOURCES,)), ONLY),
+    ("one", lambda model: model.fit(yields(SOURCES, TARGETS), steps_per_epoch=1, shuffle=False),
+     "the pair (source, target); received int64 of shape (3, 5)", "((source, target), target)"),
+    ("two", lambda model: model.fit((*TWO, TARGETS)), "((first, second), target)"),
+]  # fmt: skip
 
 
 def yields(*batch):
     return (batch for _ in range(2))
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_the_message_names_the_mistake(name):
-    kind, call, *fragments = WRONG[name]
+@pytest.mark.parametrize(("kind", "call", "words"), [(x, call, words) for x, call, *words in WRONG])
+def test_the_message_names_the_mistake(kind, call, words):
     # On JAX with Keras 3.12, a `fit` that raises leaves a model without its weights.
     model = {"one": make_model, "two": make_editor, "new": new_model}[kind]()
     if kind != "two":
         model.compile("sgd", run_eagerly=True)
-    assert_refused(lambda: call(model), *fragments)
+    assert_refused(lambda: call(model), *words)
 
 
 def new_model():
