@@ -206,18 +206,6 @@ def test_a_part_of_several_layers_is_one_part_after_loading(name, tmp_path):
         assert id(part) not in held
 
 
-def test_a_clone_has_a_part_for_each_layer():
-    """So Keras clones its own layers: `clone_model` makes each layer of its configuration."""
-    make, holders = KINDS["attention"]
-    model, names = functional(make(), [holders["stack"], holders["decoder"]])
-    clone = keras.models.clone_model(model)
-    first, second = (clone.get_layer(name) for name in names)
-    assert first.attention is not second.attention
-    for name in names:
-        clone.get_layer(name).set_weights(model.get_layer(name).get_weights())
-    assert_all_close(clone(arrays(model)), model(arrays(model)), "float32")
-
-
 def test_heads_do_not_share_the_parts_of_their_attention(tmp_path):
     """A projection that another layer holds too is copied for each head, when it is loaded too."""
     holders = [

@@ -58,16 +58,13 @@ def test_a_diverging_training_continues(tmp_path):
         model.fit(inputs, inputs[1], epochs=1, verbose=0, callbacks=[callback])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"layer": "missing"}, "one of 'attention'; received 'missing'"),
-        ({"layer": 0}, "`layer` must be one of 'attention'; received 0"),
-        ({"sources": [["a"]], "targets": [["b"]]}, "`sources` must be 2 lists of tokens"),
-        ({"sources": [list("abcd")] * 2}, r"here \(2, 4\); received \(2, 3\)"),
-        ({"targets": None}, r"of shape \(samples, source\); received float32 of shape \(2, 2, 3\)"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"layer": "missing"}, "one of 'attention'; received 'missing'"),
+    ({"layer": 0}, "`layer` must be one of 'attention'; received 0"),
+    ({"sources": [["a"]], "targets": [["b"]]}, "`sources` must be 2 lists of tokens"),
+    ({"sources": [list("abcd")] * 2}, r"here \(2, 4\); received \(2, 3\)"),
+    ({"targets": None}, r"of shape \(samples, source\); received float32 of shape \(2, 2, 3\)"),
+])  # fmt: skip
 def test_maps_that_cannot_be_drawn_stop_before_training(options, message, tmp_path):
     model = translator()
     model.compile("sgd", "mse")

@@ -77,14 +77,9 @@ def exhaustive(decoder, inputs, options):
     valid = options.pop("memory_mask", np.ones((4, 3), bool))
     prefix = options.pop("prefix", np.full((4, 1), -1))
     limits = {"min_length": 0, "no_repeat_ngram_size": 0} | options
-    return brute_force(
-        decoder,
-        *inputs,
-        length_penalty,
-        LONGEST,
-        bonus=lambda b, weights: factor * terms(weights, valid[b]),
-        allowed=lambda b, tokens: is_allowed(tokens, prefix[b], **limits),
-    )
+    bonus = lambda b, weights: factor * terms(weights, valid[b])  # noqa: E731
+    allowed = lambda b, tokens: is_allowed(tokens, prefix[b], **limits)  # noqa: E731
+    return brute_force(decoder, *inputs, length_penalty, LONGEST, bonus=bonus, allowed=allowed)
 
 
 def assert_all_found(found, expected):
@@ -247,15 +242,12 @@ def bidirectional(step, state, memory, **options):
     return bidirectional_search((step, step), (state, state), (memory, memory), **options)
 
 
-@pytest.mark.parametrize(
-    ("find", "numbers"),
-    [
-        (greedy_search, {"min_length": 2}),
-        (beam_search, {"min_length": 2, "length_penalty": 0.7, "coverage_penalty": 0.3}),
-        (sample_search, {"min_length": 2, "temperature": 1.3, "top_p": 0.8}),
-        (bidirectional, {"min_length": 2, "length_penalty": 0.7}),
-    ],
-)
+@pytest.mark.parametrize(("find", "numbers"), [
+    (greedy_search, {"min_length": 2}),
+    (beam_search, {"min_length": 2, "length_penalty": 0.7, "coverage_penalty": 0.3}),
+    (sample_search, {"min_length": 2, "temperature": 1.3, "top_p": 0.8}),
+    (bidirectional, {"min_length": 2, "length_penalty": 0.7}),
+])  # fmt: skip
 @pytest.mark.parametrize("limit", [2, 4, 9])
 @pytest.mark.parametrize("traced", [False, True])
 @pytest.mark.each_value

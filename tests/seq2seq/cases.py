@@ -85,14 +85,8 @@ def make_model(name="additive", seed=0):
     rnn = cell(H // 2, return_sequences=True, return_state=not deep)
     table = REVERSIBLE if name == "tied" else layers.Embedding
     known = V - 3 if name == "pointer" else V  # the other ids are extra words
-    model = Seq2Seq(
-        RecurrentEncoder(layers.Embedding(known, E), layers.Bidirectional(rnn)),
-        decoder(),
-        table(known, E),
-        head(),
-        start_token=START,
-        end_token=END,
-    )
+    encoder = RecurrentEncoder(layers.Embedding(known, E), layers.Bidirectional(rnn))
+    model = seq2seq(encoder, decoder(), table(known, E), head())
     model((SOURCES[:1], TARGETS[:1]))
     return randomize(model, seed)
 

@@ -98,15 +98,11 @@ def test_a_functional_encoder_of_a_fixed_number_of_steps_is_loaded(tmp_path):
     assert_consistent(model, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda rnn: RecurrentEncoder(layers.Embedding(V, E), rnn),
-        lambda rnn: HierarchicalAttention(3, word_encoder=rnn),
-        lambda rnn: HierarchicalAttention(3, sentence_encoder=rnn),
-    ],
-    ids=["source", "words", "sentences"],
-)
+@pytest.mark.parametrize("make", [
+    lambda rnn: RecurrentEncoder(layers.Embedding(V, E), rnn),
+    lambda rnn: HierarchicalAttention(3, word_encoder=rnn),
+    lambda rnn: HierarchicalAttention(3, sentence_encoder=rnn),
+])  # fmt: skip
 def test_a_layer_that_returns_its_steps_in_reverse_is_refused(make):
     options = {"return_sequences": True}
     with pytest.raises(ValueError, match=r"go_backwards=True.*use keras\.layers\.Bidirectional"):
