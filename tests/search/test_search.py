@@ -273,42 +273,42 @@ def test_export_archive_of_a_keras_decoder(tmp_path):
 RANGE = "must be an integer from 0 ", "must be a positive integer, "
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"max_length": 0}, ("`max_length` " + RANGE[1], "received 0")),
-    ({"max_length": 2.0}, ("`max_length` " + RANGE[1], "received 2.0")),
-    ({"max_length": True}, ("`max_length` " + RANGE[1], "received True")),
-    ({"max_length": -1}, ("`max_length` " + RANGE[1], "received -1")),
-    ({"start_token": -1}, ("`start_token` " + RANGE[0], "received -1")),
-    ({"end_token": 1.0}, ("`end_token` " + RANGE[0], "received 1.0")),
-    ({"end_token": -3}, ("`end_token` " + RANGE[0], "received -3")),
-    ({"end_token": V}, ("`end_token` must be one of the 7 tokens ", " 0 to 6; received 7")),
-    ({"memory": None}, ("hold no tensor that could tell the batch size",)),
-    ({"state": np.zeros((3, 1))},
-     ("one batch size, not 0; received {'state': (3, 1), 'memory'",)),
-    ({"memory": np.ones((0, 1))}, ("one batch size, not 0; received {'memory': (0, 1)}",)),
-    ({"memory": {"a": [np.float32(1)]}}, ("""memory['a'][0]": ()""",)),
-])  # fmt: skip
-def test_arguments_out_of_range(change, words):
-    given = {"state": None, "memory": np.ones((2, 1), "float32")} | TOKENS | change
-    for find in (greedy_search, beam_search):
-        assert_refused(lambda find=find: find(count_up, **given), *words)
-
-
+BOTH, BEAM = (greedy_search, beam_search), (beam_search,)
 PENALTY = "`length_penalty` must be a number "
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"beam_width": 0}, ("`beam_width` " + RANGE[1], "received 0")),
-    ({"beam_width": 2.5}, ("`beam_width` " + RANGE[1], "received 2.5")),
-    ({"length_penalty": -0.1}, (PENALTY + "of at least 0 ", "received -0.1")),
-    ({"length_penalty": math.inf}, (PENALTY, "received inf")),
-    ({"length_penalty": math.nan}, (PENALTY, "received nan")),
-    ({"length_penalty": "1"}, (PENALTY, "received '1'")),
+@pytest.mark.parametrize(("searches", "change", "words"), [
+    (BOTH, {"max_length": 0}, ("`max_length` " + RANGE[1], "received 0")),
+    (BOTH, {"max_length": 2.0}, ("`max_length` " + RANGE[1], "received 2.0")),
+    (BOTH, {"max_length": True}, ("`max_length` " + RANGE[1], "received True")),
+    (BOTH, {"max_length": -1}, ("`max_length` " + RANGE[1], "received -1")),
+    (BOTH, {"start_token": -1}, ("`start_token` " + RANGE[0], "received -1")),
+    (BOTH, {"end_token": 1.0}, ("`end_token` " + RANGE[0], "received 1.0")),
+    (BOTH, {"end_token": -3}, ("`end_token` " + RANGE[0], "received -3")),
+    (BOTH, {"memory": None}, ("hold no tensor that could tell the batch size",)),
+    (BOTH, {"state": np.zeros((3, 1))},
+     ("one batch size, not 0; received {'state': (3, 1), 'memory'",)),
+    (BOTH, {"memory": np.ones((0, 1))}, ("one batch size, not 0; received {'memory': (0, 1)}",)),
+    (BOTH, {"memory": {"a": [np.float32(1)]}}, ("""memory['a'][0]": ()""",)),
+    (BEAM, {"beam_width": 0}, ("`beam_width` " + RANGE[1], "received 0")),
+    (BEAM, {"beam_width": 2.5}, ("`beam_width` " + RANGE[1], "received 2.5")),
+    (BEAM, {"length_penalty": -0.1}, (PENALTY + "of at least 0 ", "received -0.1")),
+    (BEAM, {"length_penalty": math.inf}, (PENALTY, "received inf")),
+    (BEAM, {"length_penalty": math.nan}, (PENALTY, "received nan")),
+    (BEAM, {"length_penalty": "1"}, (PENALTY, "received '1'")),
 ])  # fmt: skip
-def test_beam_arguments_out_of_range(change, words):
+def test_arguments_out_of_range(searches, change, words):
     """Before a step runs."""
-    given = TOKENS | change
-    assert_refused(lambda: beam_search(lambda t, s, m: 1 / 0, None, LOGITS, **given), *words)
+    given = {"state": None, "memory": np.ones((2, 1), "float32")} | TOKENS | change
+    for find in searches:
+        assert_refused(lambda find=find: find(lambda *_: 1 / 0, **given), *words)
+
+
+def test_an_end_token_outside_of_the_vocabulary():
+    words = "`end_token` must be one of the 7 tokens ", " 0 to 6; received 7"
+    given = TOKENS | {"end_token": V}
+    for find in (greedy_search, beam_search):
+        assert_refused(lambda find=find: find(count_up, None, LOGITS[:, :1], **given), *words)
 
 
 LOGITS = np.zeros((2, V), "float32")
