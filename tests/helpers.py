@@ -364,6 +364,16 @@ def assert_refused(call, *fragments):
         assert fragment in str(error.value)
 
 
+def refusals(*cases):
+    """Make a test of each `(call, *words)`: the call raises a ValueError that says all words."""
+
+    @pytest.mark.parametrize(("call", "words"), [(call, words) for call, *words in cases])
+    def test(call, words):
+        assert_refused(call, *words)
+
+    return test
+
+
 def padded(x, places, fill, axis=1):
     """An array with entries inserted before these places, which hold the fills in turn."""
     kept = np.insert(np.ones(x.shape[axis], bool), places, False)

@@ -15,7 +15,7 @@ from keras_attention.alignment import (
     supervised_attention_loss,
 )
 from tests.backends import compiled, on_tensorflow, tensor
-from tests.helpers import Weightless, assert_gradients, assert_refused, gradients, normal, numpy
+from tests.helpers import Weightless, assert_gradients, gradients, normal, numpy, refusals
 
 B, TQ, TK = 5, 7, 3
 # All valid; gaps; more memory than steps; no step; no memory.
@@ -24,7 +24,6 @@ QUERY_MASK = np.array(
 )
 MEMORY_MASK = np.array([[1, 1, 1], [1, 0, 1], [1, 1, 1], [1, 1, 1], [0, 0, 0]], bool)
 masked = pytest.mark.parametrize("masks", [False, True], ids=["whole", "masks"])
-places = pytest.mark.parametrize("jit", [False])
 EXACT = 1e-10
 LOOPS = 1e-12
 
@@ -102,30 +101,52 @@ def close(actual, expected, exact=EXACT):
     np.testing.assert_allclose(numpy(actual), expected, rtol=0, atol=exact * size)
 
 
-@masked
-@places
-def test_the_forward_sum_is_that_of_all_paths(masks, jit):
-    scores = 2 * normal(1, B, TQ, TK)
-    found = compiled(lambda x: forward_sum_loss(x, **given(masks)), jit)(tensor(scores))
-    close(found, by_paths(scores, *masks_of(masks)))
+def leaking(weights):
+    """Scales rows to sums below one, and one row to zero, as monotonic attention does."""
+    weights = weights * np.random.default_rng(3).uniform(0.1, 1, (B, TQ, 1))
+    weights[0, 1], weights[1, 2] = 0, 1e-20 * weights[1, 2]
+    return weights
+
+
+# Soft rows; one row of which nothing is known, and zeros in the others.
+ALIGNMENT, SCORES = soft(normal(2, B, TQ, TK)), normal(1, B, TQ, TK)
+ALIGNMENT[0, 2] = ALIGNMENT[:, :, 1] = 0
+SMALLER = soft(SCORES) * np.array([1, 1, 0.3, 1, 1])[:, None, None]
+FORWARD = (
+    lambda t, x, **masks: forward_sum_loss(x, **masks),
+    lambda t, x, *masks: by_paths(x, *masks),
+)
+GUIDED, NARROW = (
+    (lambda t, x, width=width, **masks: guided_attention_loss(x, **masks, width=width),
+     lambda t, x, *masks, width=width: guided_by_loops(x, *masks, width))
+    for width in (0.2, 0.07)
+)  # fmt: skip
+SUPERVISED = supervised_attention_loss, supervised_by_loops
+# A loss of an alignment and of weights or scores, its loops, and where both are compared; where
+# the gradients are, no row is zero.
+LOSSES = {
+    "forward sum": (*FORWARD, 2 * SCORES, 2 * SCORES, EXACT),
+    # They begin a training, and a maximum has another gradient there.
+    "forward sum of equal scores": (*FORWARD, 0 * SCORES, 0 * SCORES, EXACT),
     # The logarithm of weights is a score, too.
-    if not masks:
-        close(forward_sum_loss(ops.log(tensor(soft(scores)))), by_paths(scores, *masks_of(False)))
+    "forward sum of weights": (*FORWARD, np.log(soft(SCORES)), 2 * SCORES, EXACT),
+    "guided": (*GUIDED, leaking(soft(SCORES)), SMALLER, LOOPS),
+    "guided, narrow": (*NARROW, leaking(soft(SCORES)), SMALLER, LOOPS),
+    "supervised": (*SUPERVISED, soft(SCORES), SMALLER, LOOPS),
+}
+one_of_each = pytest.mark.parametrize("name", ["forward sum", "guided", "supervised"])
 
 
 @masked
-@places
-@pytest.mark.parametrize("equal", [False, True])
-def test_gradients_of_the_forward_sum(masks, jit, equal):
-    """Equal scores too: they begin a training, and a maximum has another gradient there."""
-    scores = np.zeros((B, TQ, TK)) if equal else normal(1, B, TQ, TK)
-    assert_gradients(
-        Weightless,
-        lambda x: [forward_sum_loss(x, **given(masks))],
-        [scores],
-        lambda inputs, _: [np.array(by_paths(inputs[0], *masks_of(masks)))],
-        jit=jit,
-    )
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_and_its_gradient_equal_loops(name, masks):
+    loss, loops, weights, smooth, exact = LOSSES[name]
+    oracle = lambda x, _=None: [np.array(loops(ALIGNMENT, x[0], *masks_of(masks)))]  # noqa: E731
+    run = lambda x: [loss(tensor(ALIGNMENT), x, **given(masks))]  # noqa: E731
+    close(*run(tensor(weights)), *oracle([weights]), exact)
+    assert_gradients(Weightless, run, [smooth], oracle)
+    if exact == LOOPS:
+        close(*compiled(run)(tensor(weights)), *oracle([weights]), exact)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -137,18 +158,16 @@ def test_the_forward_sum_is_ctc_without_blanks(seed):
     labels = np.where(masks[1], np.arange(1, 6), 0).astype("int32")
     rows = np.where(masks[1][:, None], scores, -1e4).astype("float32")
     rows = np.concatenate([np.full((B, 11, 1), -1e4, "float32"), rows], axis=2)
-    expected = ops.ctc_loss(
-        *map(tensor, (labels, rows)), *(tensor(x.astype("int32")) for x in (memory_valid, lengths))
-    )
+    counts = (tensor(x.astype("int32")) for x in (memory_valid, lengths))
+    expected = ops.ctc_loss(tensor(labels), tensor(rows), *counts)
     found = forward_sum_loss(tensor(scores), *map(tensor, masks))
     np.testing.assert_allclose(numpy(found), numpy(expected).mean(), rtol=1e-4)
 
 
 @masked
-@places
-def test_durations_are_those_of_the_best_path(masks, jit):
+def test_durations_are_those_of_the_best_path(masks):
     weights = soft(2 * normal(2, B, TQ, TK))
-    found = compiled(lambda x: durations(x, **given(masks)), jit)(tensor(weights))
+    found = durations(tensor(weights), **given(masks))
     assert keras.backend.standardize_dtype(found.dtype) == "int32"
     expected = np.zeros((B, TK))
     for b, (query_valid, memory_valid) in enumerate(zip(*masks_of(masks), strict=True)):
@@ -163,66 +182,7 @@ def test_durations_of_equal_weights_move_on_first():
     assert numpy(durations(np.full((1, 5, 3), 1 / 3, "float32"))).tolist() == [[1, 1, 3]]
 
 
-def leaking(weights):
-    """Scales rows to sums below one, and one row to zero, as monotonic attention does."""
-    weights = weights * np.random.default_rng(3).uniform(0.1, 1, (B, TQ, 1))
-    weights[0, 1], weights[1, 2] = 0, 1e-20 * weights[1, 2]
-    return weights
-
-
-@masked
-@pytest.mark.parametrize("jit", [False, True])
-@pytest.mark.parametrize("width", [0.2, 0.07])
-def test_the_guided_loss_equals_its_loops(masks, jit, width):
-    weights = leaking(soft(normal(1, B, TQ, TK)))
-    function = compiled(lambda x: guided_attention_loss(x, **given(masks), width=width), jit)
-    close(function(tensor(weights)), guided_by_loops(weights, *masks_of(masks), width), LOOPS)
-
-
-@masked
-@pytest.mark.parametrize("jit", [False, True])
-def test_the_supervised_loss_equals_its_loops(masks, jit):
-    alignment, weights = known_alignment(), soft(normal(1, B, TQ, TK))
-    function = compiled(lambda t, a: supervised_attention_loss(t, a, **given(masks)), jit)
-    expected = supervised_by_loops(alignment, weights, *masks_of(masks))
-    close(function(tensor(alignment), tensor(weights)), expected, LOOPS)
-
-
-def known_alignment():
-    """Soft rows; one row of which nothing is known, and zeros in the others."""
-    alignment = soft(normal(2, B, TQ, TK))
-    alignment[0, 2] = 0
-    alignment[:, :, 1] = 0
-    return alignment
-
-
-@masked
-def test_gradients_of_the_guided_and_the_supervised_loss(masks):
-    given_masks, of_oracle = given(masks), masks_of(masks)
-    alignment, weights = known_alignment(), soft(normal(1, B, TQ, TK))
-    weights[2] *= 0.3
-    assert_gradients(
-        Weightless,
-        lambda x: [guided_attention_loss(x, **given_masks)],
-        [weights],
-        lambda inputs, _: [np.array(guided_by_loops(inputs[0], *of_oracle, 0.2))],
-    )
-    assert_gradients(
-        Weightless,
-        lambda x: [supervised_attention_loss(tensor(alignment), x, **given_masks)],
-        [weights],
-        lambda inputs, _: [supervised_by_loops(alignment, inputs[0], *of_oracle)],
-    )
-
-
-LOSSES = {
-    "guided": lambda t, a, masks: guided_attention_loss(a, **masks),
-    "supervised": lambda t, a, masks: supervised_attention_loss(t, a, **masks),
-    "forward sum": lambda t, a, masks: forward_sum_loss(a, **masks),
-}
-
-
-@pytest.mark.parametrize("name", LOSSES)
+@one_of_each
 def test_padding_has_no_effect_and_a_valid_nan_propagates(name):
     weights, alignment = soft(normal(1, B, TQ, TK)), soft(normal(2, B, TQ, TK))
     valid = QUERY_MASK[:, :, None] & MEMORY_MASK[:, None]
@@ -240,17 +200,13 @@ def test_padding_has_no_effect_and_a_valid_nan_propagates(name):
     assert np.abs(slopes).max() > 1e-3
     weights[1, 1, 0] = np.nan
     assert np.isnan(numpy(*run_masked(name, alignment)(tensor(weights)))).any()
+    spoiled = durations(tensor(np.where(valid, alignment, np.nan)), **given(True))
+    expected = durations(tensor(alignment), **given(True))
+    assert numpy(spoiled).tolist() == numpy(expected).tolist()
 
 
 def run_masked(name, alignment):
-    return lambda weights: [LOSSES[name](tensor(alignment), weights, given(True))]
-
-
-def test_padding_has_no_effect_on_durations():
-    weights = soft(normal(1, B, TQ, TK))
-    valid = QUERY_MASK[:, :, None] & MEMORY_MASK[:, None]
-    spoiled = durations(tensor(np.where(valid, weights, np.nan)), **given(True))
-    assert numpy(spoiled).tolist() == numpy(durations(tensor(weights), **given(True))).tolist()
+    return lambda weights: [LOSSES[name][0](tensor(alignment), weights, **given(True))]
 
 
 def test_what_an_alignment_holds():
@@ -276,28 +232,25 @@ def test_weights_of_zero():
 EMPTY = [(2, 0, 3), (2, 3, 0), (2, 0, 0), (0, 2, 3)]
 
 
+def align(weights):
+    losses = guided_attention_loss(weights), forward_sum_loss(weights)
+    return *losses, supervised_attention_loss(weights, weights)
+
+
 @pytest.mark.parametrize("shape", EMPTY)
-def test_nothing_to_align(shape):
+@pytest.mark.parametrize("graph", [False, pytest.param(True, marks=on_tensorflow)])
+def test_nothing_to_align(shape, graph):
+    """Also in a graph that knows no size."""
+    run = align
+    if graph:
+        import tensorflow as tf
+
+        run = tf.function(align, [tf.TensorSpec((None, None, None))], autograph=False)
     empty = np.zeros(shape, "float32")
-    assert numpy(guided_attention_loss(empty)) == 0
-    assert numpy(supervised_attention_loss(empty, empty)).tolist() == [0] * shape[0]
-    assert numpy(forward_sum_loss(empty)) == 0
-    assert numpy(durations(empty)).tolist() == [[0] * shape[2]] * shape[0]
-
-
-@on_tensorflow
-@pytest.mark.parametrize("shape", EMPTY)
-def test_nothing_to_align_in_a_graph_that_knows_no_size(shape):
-    import tensorflow as tf
-
-    def run(weights):
-        losses = guided_attention_loss(weights), forward_sum_loss(weights)
-        return *losses, supervised_attention_loss(weights, weights)
-
-    run = tf.function(run, [tf.TensorSpec((None, None, None))], autograph=False)
-    *losses, supervised = map(numpy, run(np.zeros(shape, "float32")))
+    *losses, supervised = map(numpy, run(empty))
     assert losses == [0, 0]
     assert supervised.tolist() == [0] * shape[0]
+    assert numpy(durations(empty)).tolist() == [[0] * shape[2]] * shape[0]
 
 
 def test_a_sample_weight_belongs_to_its_sample():
@@ -311,38 +264,18 @@ def test_a_sample_weight_belongs_to_its_sample():
         assert found == pytest.approx(-math.log(expected) / 2, rel=1e-5)
 
 
-@pytest.mark.parametrize("function", [guided_attention_loss, forward_sum_loss])
-def test_half_precision_is_computed_in_float32(function):
-    weights = soft(normal(1, B, TQ, TK)).astype("float32")
-    half = ops.cast(weights, "bfloat16")
-    found = function(half)
-    assert keras.backend.standardize_dtype(found.dtype) == "float32"
-    assert numpy(found) == numpy(function(ops.cast(half, "float32")))
-
-
 WEIGHTS = np.ones((2, 3, 5), "float32")
 
 
-@pytest.mark.parametrize(
-    ("call", "fragments"),
-    [
-        (lambda: guided_attention_loss(WEIGHTS[0]), ("guided_attention_loss: `weights` must",)),
-        (lambda: guided_attention_loss(WEIGHTS, width=0), ("`width`", "received 0")),
-        (lambda: forward_sum_loss(WEIGHTS.astype(int)), ("forward_sum_loss: `scores` must",)),
-        (lambda: durations(WEIGHTS, np.ones((2, 5), bool)), ("`query_mask`", "(2, 5)")),
-        (lambda: durations(WEIGHTS, None, np.ones((2, 5))), ("`memory_mask`", "boolean")),
-        (
-            lambda: supervised_attention_loss(WEIGHTS[:, :2], WEIGHTS),
-            (
-                "supervised_attention_loss: `weights`",
-                "because `alignment` has 2 steps",
-                "(2, 3, 5)",
-            ),
-        ),
-    ],
-)
-def test_bad_arguments(call, fragments):
-    assert_refused(call, *fragments)
+test_bad_arguments = refusals(
+    (lambda: guided_attention_loss(WEIGHTS[0]), "guided_attention_loss: `weights` must"),
+    (lambda: guided_attention_loss(WEIGHTS, width=0), "`width`", "received 0"),
+    (lambda: forward_sum_loss(WEIGHTS.astype(int)), "forward_sum_loss: `scores` must"),
+    (lambda: durations(WEIGHTS, np.ones((2, 5), bool)), "`query_mask`", "(2, 5)"),
+    (lambda: durations(WEIGHTS, None, np.ones((2, 5))), "`memory_mask`", "boolean"),
+    (lambda: supervised_attention_loss(WEIGHTS[:, :2], WEIGHTS),
+     "supervised_attention_loss: `weights`", "because `alignment` has 2 steps", "(2, 3, 5)"),
+)  # fmt: skip
 
 
 def test_rows_that_have_left_the_memory_have_finite_gradients():
@@ -368,19 +301,12 @@ def test_the_guided_loss_is_not_lowered_by_leaving_the_memory():
     assert losses[-1] == pytest.approx(1 / 3)
 
 
-def test_double_precision_is_kept():
-    scores, weights, alignment = normal(1, B, TQ, TK), *(soft(normal(n, B, TQ, TK)) for n in (2, 3))
-    masks, of_oracle = given(True), masks_of(True)
-    for loss, expected in (
-        (forward_sum_loss(tensor(scores), **masks), by_paths(scores, *of_oracle)),
-        (
-            guided_attention_loss(tensor(weights), **masks),
-            guided_by_loops(weights, *of_oracle, 0.2),
-        ),
-        (
-            supervised_attention_loss(tensor(alignment), tensor(weights), **masks),
-            supervised_by_loops(alignment, weights, *of_oracle),
-        ),
-    ):
-        assert keras.backend.standardize_dtype(loss.dtype) == "float64"
-        np.testing.assert_allclose(numpy(loss), expected, rtol=1e-12)
+@one_of_each
+def test_precision(name):
+    """Double precision is kept, half precision computed in float32."""
+    for dtype, expected in (("float64", "float64"), ("bfloat16", "float32")):
+        given = [ops.cast(x, dtype) for x in (ALIGNMENT, soft(SCORES))]
+        found = LOSSES[name][0](*given)
+        assert keras.backend.standardize_dtype(found.dtype) == expected
+        exact = LOSSES[name][0](*(ops.cast(x, expected) for x in given))
+        assert numpy(found).tolist() == numpy(exact).tolist()

@@ -1,6 +1,7 @@
 """Mistakes of newcomers: the message says what was given, what was expected, what to write."""
 
 import functools
+import inspect
 
 import keras
 import numpy as np
@@ -24,7 +25,7 @@ from keras_attention import (
 )
 from keras_attention.attention import Memory
 from keras_attention.ops import compiling
-from tests.helpers import assert_refused
+from tests.helpers import assert_refused, refusals
 
 B, TQ, TK, D = 2, 3, 7, 5
 QUERY, VALUE, WIDER = (np.ones(shape, "float32") for shape in ((B, TQ, D), (B, TK, D), (B, TK, 11)))
@@ -39,9 +40,26 @@ def network(**options):
     return MemoryNetwork(**{"vocabulary_size": 9, "units": 4, **options})
 
 
+def additive(*inputs, **options):
+    return BahdanauAttention(4)(*inputs, **options)
+
+
+def local(**options):
+    return LuongAttention(alignment="local-m")(STEP, VALUE, **options)
+
+
 def decoder(cell=None, attention=None, **options):
     cell, attention = cell or layers.GRUCell(4), attention or BahdanauAttention(3)
     return AttentionRNN(cell, attention, **options)
+
+
+def two_cells(states):
+    cells = decoder([layers.GRUCell(4), layers.GRUCell(6)])
+    return cells(QUERY, VALUE, initial_state=[np.zeros((B, n), "float32") for n in states])
+
+
+def start(state, cell=None):
+    return decoder(cell)(QUERY, VALUE, initial_state=state)
 
 
 def called(layer, *inputs):
@@ -49,11 +67,25 @@ def called(layer, *inputs):
     return layer
 
 
+def read():
+    return called(BahdanauAttention(4), QUERY, VALUE)
+
+
 def started():
     """A decoder that has been called, its first states and its prepared memory."""
     layer = called(decoder(), QUERY, VALUE)
     memory = layer.prepare(VALUE)
     return layer, layer.get_initial_state(memory), memory
+
+
+def step(inputs=STEP, state=None, memory=None):
+    layer, first, prepared = started()
+    return layer.step(inputs, first if state is None else state, memory or prepared)
+
+
+def state_of_one():
+    layer, _, memory = started()
+    return layer.get_initial_state(memory._replace(key=memory.key[:1], value=memory.value[:1]))
 
 
 # A function that makes the layer, and the inputs of a call.
@@ -88,26 +120,7 @@ BOOLEANS = {
 def test_booleans_must_be_true_or_false(name, make, given):
     fragments = f"`{name}` must be True or False", repr(given)
     assert_refused(lambda: make(**{name: given}), *fragments)
-
-
-@pytest.mark.parametrize(("name", "make"), BOOLEANS.items(), ids=BOOLEANS)
-def test_booleans_of_numpy_become_those_of_python(name, make):
     assert make(**{name: np.True_}).get_config()[name] is True
-
-
-@pytest.mark.parametrize("name", ["hop", "network"])
-def test_linear_must_be_a_boolean(name):
-    make, inputs = LAYERS[name]
-    layer = called(make(), *inputs)
-    assert_refused(lambda: setattr(layer, "linear", "False"), "`linear` must be True or False")
-
-
-def test_position_encoding_must_be_a_boolean_or_a_length():
-    assert_refused(
-        lambda: network(position_encoding="False"),
-        "`position_encoding` must be a positive integer",
-        "Or it is True or False.",
-    )
 
 
 @every_layer
@@ -120,15 +133,10 @@ def test_flags_of_a_call(make, inputs, given):
 
 
 @every_layer
-def test_flags_of_numpy(make, inputs):
+def test_flags_of_numpy_and_keras_are_accepted(make, inputs):
     layer = make()
     outputs = layer(*inputs, return_attention_scores=np.True_)
     assert len(outputs) == len(layer(*inputs, return_attention_scores=True)) == 2
-
-
-@every_layer
-def test_training_flags_of_keras_are_accepted(make, inputs):
-    layer = make()
     for training in (None, True, 0, np.True_, tf.constant(False)):
         layer(*inputs, training=training)
 
@@ -142,6 +150,21 @@ def test_use_causal_mask_must_be_a_boolean(make):
     assert_refused(lambda: attend(use_causal_mask="no"), "`use_causal_mask` must be True")
     assert_refused(lambda: attend(return_attention_scores=0), "`return_attention_scores` must be")
     assert_refused(lambda: attend(training="no"), "`training` must be None")
+
+
+@every_layer
+def test_an_argument_of_another_kind_is_named(make, inputs):
+    """Vectors for ids and ids for vectors, or all arguments in one list."""
+    names = [*inspect.signature(make().call).parameters][: len(inputs)]
+    for n, (name, x) in enumerate(zip(names, inputs, strict=True)):
+        kind, other = "floating-point", "int32"
+        if x.dtype == "int32":
+            kind, other = "integer ids", "float32"
+        given = [y.astype(other) if m == n else y for m, y in enumerate(inputs)]
+        received = f"received {other} of shape {x.shape}"
+        assert_refused(lambda given=given: make()(*given), f"`{name}` must be {kind}", received)
+    call = f"Call layer({', '.join(names)})."
+    assert_refused(lambda: make()([*inputs]), f"`{names[0]}` must be", "received [", call)
 
 
 @pytest.mark.parametrize("given", ["False", 0, 1], ids=repr)
@@ -190,24 +213,16 @@ def test_numbers_that_are_too_large(name, most, make, more):
     assert_refused(lambda: make(most + more), f"`{name}`", f"{most}", f"received {most + more}")
 
 
-SEARCHED = [
-    ("max_length", 2**20, greedy_search),
-    ("max_length", 2**20, beam_search),
-    ("beam_width", 2**12, beam_search),
-    ("start_token", 2**31 - 1, greedy_search),
-    ("start_token", 2**31 - 1, beam_search),
-    ("end_token", 2**31 - 1, greedy_search),
-    ("length_penalty", 5, beam_search),
-]
+TOKENS = {"max_length": 2**20, "start_token": 2**31 - 1, "end_token": 2**31 - 1}
 
 
 @pytest.mark.parametrize("given", [2**31, 2**62])
-@pytest.mark.parametrize(("name", "most", "kind"), SEARCHED)
-@pytest.mark.each_value
-def test_searches_with_numbers_that_are_too_large(name, most, kind, given):
-    assert_refused(
-        lambda: search(kind, **{name: given}), f"`{name}` must be", f"{most}", f"received {given}"
-    )
+@pytest.mark.parametrize("kind", [greedy_search, beam_search])
+def test_searches_with_numbers_that_are_too_large(kind, given):
+    beam = {"beam_width": 2**12, "length_penalty": 5} if kind is beam_search else {}
+    for name, most in (TOKENS | beam).items():
+        words = f"`{name}` must be", f"{most}", f"received {given}"
+        assert_refused(lambda name=name: search(kind, **{name: given}), *words)
 
 
 @pytest.mark.parametrize("built", [False, True])
@@ -232,515 +247,213 @@ class NoScore(ScoringMixin, layers.Layer):
         pass
 
 
-SMALLER = "Embed ids first: keras.layers.Embedding(vocabulary_size, features)(ids)"
+PICTURES = np.ones((2, 8, 9, 64))
+UNITS = "`units` must be a positive integer, at most 1048576; received "
+EMBED = "Embed ids first: keras.layers.Embedding(vocabulary_size, features)(ids)"
+FOUR_AXES = "of shape (2, memory steps, features); received float64 of shape (2, 8, 9, 64)."
+BY_NAME = "Pass a mask by its name: `query_mask` or `value_mask` or `attention_mask`."
+PREPARED = "received Memory. A prepared memory goes to attend() or step()."
+NO_WEIGHTS = "has no weights yet. Call it once, or its build(), before decoding."
+PREPARE = "`memory` must be what prepare(memory, memory_mask) returns"
 
-MISTAKES = {
-    # Constructors.
-    "units as score": (
-        lambda: LuongAttention(64),
-        "`score_mode` must be one of 'dot', 'general', 'concat', 'location'; received 64.",
-    ),
-    "score as units": (lambda: BahdanauAttention("general"), "received 'general' of type str"),
-    "no longest memory": (
-        lambda: LuongAttention("location"),
-        "`max_length` must be a positive integer, at most 16777216; received None",
-    ),
-    "a longest memory that is not needed": (
-        lambda: LuongAttention(max_length=9),
-        '`max_length` is for score_mode="location" only; received 9. Leave it out.',
-    ),
-    "units in quotes": (
-        lambda: BahdanauAttention("64"),
-        "`units` must be a positive integer, at most 1048576; received '64' of type str. Write "
-        "units=64.",
-    ),
-    "float units": (lambda: BahdanauAttention(np.float64(64)), "float64. Write units=64."),
-    "array of units": (lambda: BahdanauAttention(np.array(64)), "ndarray. Write units=64."),
-    "half a unit": (lambda: BahdanauAttention(2.5), "received 2.5 of type float."),
-    "units of None": (
-        lambda: BahdanauAttention(None),
-        "`units` must be a positive integer, at most 1048576; received None",
-    ),
-    "units of a hop": (lambda: MemoryHop(4), "must be one of 'add', 'linear'; received 4."),
-    "units of a flow": (lambda: BiDAFAttentionFlow(64), "`query_to_context` must be True or False"),
-    "an unknown option": (
-        lambda: BahdanauAttention(4, scores="dot"),
-        "Unrecognized keyword arguments passed to BahdanauAttention: {'scores': 'dot'}",
-    ),
-    "a percentage": (lambda: BahdanauAttention(4, dropout=50), "received 50. 50 % is 0.5."),
-    "a rate in quotes": (
-        lambda: BahdanauAttention(4, dropout="0.1"),
-        "`dropout` must be a number in [0, 1); received '0.1'.",
-    ),
-    # Calls.
-    "a list of query and value": (
-        lambda: BahdanauAttention(4)([QUERY, VALUE]),
-        "`query` must be floating-point, of shape (batch, steps, features) or (batch, features); "
-        "received [float32 of shape (2, 3, 5), float32 of shape (2, 7, 5)]. Call layer(query, ",
-    ),
-    "a list for a pooling": (
-        lambda: AttentionPooling(4)([QUERY, VALUE]),
-        "`inputs` must be floating-point, of shape (batch, steps, features); received [float32 of "
-        "shape (2, 3, 5), float32 of shape (2, 7, 5)]. Call layer(inputs).",
-    ),
-    "a list for a decoder": (
-        lambda: decoder()([QUERY, VALUE]),
-        "Call layer(sequences, memory).",
-    ),
-    "memory and state of an encoder": (
-        lambda: decoder()(QUERY, [VALUE, STEP]),
-        "`memory` must be floating-point, of shape (2, memory steps, features); received [float32 "
-        "of shape (2, 7, 5), float32 of shape (2, 5)]. Several memories need a MultiSource. Call",
-    ),
-    "a dictionary": (
-        lambda: BahdanauAttention(4)({"query": QUERY, "value": VALUE}),
-        "`query` must be floating-point",
-        "received {'query': array(",
-        "Call layer(query, value).",
-    ),
-    "lists of numbers": (
-        lambda: BahdanauAttention(4)(QUERY.tolist(), VALUE.tolist()),
-        "`query` must be floating-point",
-        "received [[[1.0, 1.0,",
-        "Call layer(query, value).",
-    ),
-    "a number": (
-        lambda: BahdanauAttention(4)(1.0, VALUE),
-        "`query` must be floating-point",
-        "received 1.0. Call layer(query, value).",
-    ),
-    "token ids": (
-        lambda: BahdanauAttention(4)(IDS, VALUE),
-        "`query` must be floating-point",
-        "received int64 of shape (2, 7).",
-        SMALLER,
-        'Cast other values: keras.ops.cast(query, "float32").',
-    ),
-    "token ids to pool": (
-        lambda: AttentionPooling(4)(IDS),
-        "`inputs` must be floating-point",
-        SMALLER,
-    ),
-    "token ids of documents": (
-        lambda: HierarchicalAttention(4)(np.ones((2, 3, 4, 5), int)),
-        "`inputs` must be floating-point",
-    ),
-    "token ids to decode": (
-        lambda: decoder()(IDS, VALUE),
-        "`sequences` must be floating-point",
-        SMALLER,
-    ),
-    "token ids as memory": (
-        lambda: decoder()(QUERY, IDS),
-        "`memory` must be floating-point",
-        SMALLER,
-    ),
-    "token ids in a flow": (
-        lambda: BiDAFAttentionFlow()(IDS, IDS),
-        "`context` must be floating-point",
-    ),
-    "token ids to hop": (lambda: MemoryHop()(IDS, IDS), "`query` must be floating-point"),
-    "token ids of an Input": (
-        lambda: BahdanauAttention(4)(keras.Input((7,), dtype="int32"), keras.Input((7, 5))),
-        "`query` must be floating-point",
-    ),
-    "strings": (
-        lambda: BahdanauAttention(4)(np.array([["a"]]), VALUE),
-        "`query` must be floating-point",
-    ),
-    "vectors as word ids": (
-        lambda: network()(STORY.astype("float32"), ASKED),
-        "`story` must be integer ids, of shape (batch, sentences, words); received float32 of "
-        'shape (2, 3, 4). Cast them: keras.ops.cast(story, "int32"). Call layer(story, question).',
-    ),
-    "swapped query and value": (
-        lambda: BahdanauAttention(4)(VALUE, STEP),
-        "`value` must be floating-point, of shape (2, memory steps, features); received float32 of "
-        "shape (2, 5). Call layer(query, value).",
-    ),
-    "pictures as memory": (
-        lambda: BahdanauAttention(4)(QUERY, np.ones((2, 8, 9, 64))),
-        "`value` must be floating-point, of shape (2, memory steps, features); received float64 of "
-        "shape (2, 8, 9, 64). Call layer(query, value).",
-    ),
-    "pictures of an unknown size as memory": (
-        lambda: decoder()(keras.Input((None, 5)), keras.Input((None, None, 64))),
-        "`memory` must be floating-point, of shape (batch, memory steps, features); received "
-        "float32 of shape (None, None, None, 64)",
-    ),
-    "pictures as one of several memories": (
-        lambda: MultiSource([BahdanauAttention(4), BahdanauAttention(4)])(
-            QUERY, [VALUE, np.ones((2, 8, 9, 64))]
-        ),
-        "`value[1]` must be floating-point, of shape (2, memory steps, features); received float64 "
-        "of shape (2, 8, 9, 64).",
-    ),
-    "pictures as words of documents": (
-        lambda: HierarchicalAttention(4)(np.ones((2, 3, 8, 9, 64))),
-        "of shape (batch, sentences, words, features); received float64 of shape (2, 3, 8, 9, 64). "
-        "Call layer(inputs).",
-    ),
-    "swapped after the first call": (
-        lambda: called(BahdanauAttention(4), QUERY, WIDER)(WIDER, QUERY),
-        "because the layer was built for `query` of 5 features; received float32 of shape (2, 7, "
-        "11). Call layer(query, value).",
-    ),
-    "another memory in a decoder": (
-        lambda: called(decoder(), QUERY, VALUE)(QUERY, WIDER),
-        "was built for `memory` of 5 features; received float32 of shape (2, 7, 11)",
-    ),
-    "other sequences in a decoder": (
-        lambda: called(decoder(), QUERY, VALUE)(WIDER, VALUE),
-        "was built for `sequences` of 5 features; received float32 of shape (2, 7, 11)",
-    ),
-    "no query": (
-        lambda: BahdanauAttention(4)(value=VALUE),
-        "`query` must be floating-point, of shape (batch, steps, features) or (batch, features); "
-        "received None. Call layer(query, value).",
-    ),
-    "no context": (
-        lambda: BiDAFAttentionFlow()(query=VALUE),
-        "`context` must be floating-point, of shape (batch, steps, features); received None. Call "
-        "layer(context, query).",
-    ),
-    "ragged tensors": (
-        lambda: BahdanauAttention(4)(RAGGED, RAGGED),
-        "received ragged float32 of shape (2, None, 2). Pad it: query.to_tensor(), and pass its",
-    ),
-    "a ragged memory": (lambda: decoder()(QUERY, RAGGED), "received ragged", "Pad it: memory."),
-    "ragged steps": (lambda: AttentionPooling(4)(RAGGED), "received ragged", "Pad it: inputs."),
-    "a ragged story": (
-        lambda: network()(tf.ragged.constant([[[1, 2], [3]]]), ASKED[:1]),
-        "received ragged int32 of shape (1, None, None). Pad it: story.to_tensor(), and pass",
-    ),
-    "a ragged mask": (
-        lambda: BahdanauAttention(4)(
-            QUERY, VALUE, value_mask=tf.ragged.constant([[True], [True, False]])
-        ),
-        "`value_mask` must be boolean, of shape (2, 7); received ragged bool of shape (2, None). "
-        "Pad it: value_mask.to_tensor()",
-    ),
-    "a ragged Input": (
-        lambda: BahdanauAttention(4)(keras.Input((None, 2), ragged=True), keras.Input((None, 2))),
-        "`query` must be floating-point",
-        "received ragged float32",
-    ),
-    "a sparse tensor": (
-        lambda: BahdanauAttention(4)(QUERY, tf.sparse.from_dense(VALUE)),
-        "`value` must be floating-point",
-        "received sparse float32 of shape (2, 7, 5). Convert it: tf.sparse.to_dense(value).",
-    ),
-    # Masks.
-    "a positional mask": (
-        lambda: BahdanauAttention(4)(QUERY, VALUE, MASK),
-        "`key` must be floating-point, of shape (2, 7, features); received bool of shape (2, 7). "
-        "Pass a mask by its name: `query_mask` or `value_mask` or `attention_mask`.",
-    ),
-    "a mask as initial state": (
-        lambda: decoder()(QUERY, VALUE, MASK),
-        "`initial_state`",
-        "received dtype bool. Pass a mask by its name: `sequences_mask` or `memory_mask`.",
-    ),
-    "a mask of lengths": (
-        lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=np.array([3, 4])),
-        "`value_mask` must be boolean, of shape (2, 7); received int64 of shape (2,). It is True "
-        "where a step is valid: compute it, such as ids != 0, or cast it: "
-        'keras.ops.cast(value_mask, "bool"). Call layer(query, value).',
-    ),
-    "a mask of lengths as a column": (
-        lambda: decoder()(QUERY, VALUE, sequences_mask=np.array([[3.0], [2.0]])),
-        "`sequences_mask` must be boolean, of shape (2, 3), because `sequences` has 3 steps; "
-        "received float64 of shape (2, 1). It is True where a step is valid",
-    ),
-    "a mask to be added": (
-        lambda: BahdanauAttention(4)(QUERY, VALUE, attention_mask=np.zeros((TQ, TK), "float32")),
-        "`attention_mask` must be boolean, of shape (3, 7) or (2, 3, 7); received float32 of shape "
-        "(3, 7). It is True where a step is valid",
-    ),
-    "a mask of lists": (
-        lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=MASK.tolist()),
-        "`value_mask` must be boolean, of shape (2, 7); received [[True, True,",
-    ),
-    "True as a mask": (
-        lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=True),
-        "`value_mask` must be boolean, of shape (2, 7); received True. Call layer(query, value).",
-    ),
-    "a value as mask": (
-        lambda: AttentionPooling(4)(QUERY, VALUE),
-        "`mask` must be boolean, of shape (2, 3); received float32 of shape (2, 7, 5). It is True "
-        "where a step is valid",
-        "Call layer(inputs).",
-    ),
-    "a mask in prepare": (
-        lambda: called(BahdanauAttention(4), QUERY, VALUE).prepare(VALUE, MASK),
-        "`key` must be floating-point, of shape (2, 7, 5); received bool of shape (2, 7). Pass a "
-        "mask by its name: `query_mask` or `value_mask` or `attention_mask`. Call layer.prepare(",
-    ),
-    "the mask of the query": (
-        lambda: BahdanauAttention(4)(QUERY, VALUE, value_mask=QUERY_MASK),
-        "`value_mask` must be boolean, of shape (2, 7), because `value` has 7 memory steps; "
-        "received bool of shape (2, 3).",
-    ),
-    "a mask of rank 1": (
-        lambda: AttentionPooling(4)(VALUE, mask=MASK[0]),
-        "`mask` must be boolean, of shape (2, 7); received bool of shape (7,).",
-    ),
-    "a mask of sentences": (
-        lambda: HierarchicalAttention(4)(WORDS, mask=MASK),
-        "`mask` must be boolean, of shape (2, 1, 7); received bool of shape (2, 7).",
-    ),
-    "a mask of the memory as attention mask": (
-        lambda: BahdanauAttention(4)(QUERY, VALUE, attention_mask=MASK),
-        "`attention_mask` must be boolean, of shape (3, 7) or (2, 3, 7), because `query` has 3 "
-        "steps; received bool of shape (2, 7). To mask only the memory, pass `value_mask`.",
-    ),
-    # Positions.
-    "no position": (
-        lambda: LuongAttention(alignment="local-m")(STEP, VALUE),
-        "`position`, the numbers of the steps of the query, must be an integer from 0, or integers "
-        "of shape (2,); received None.",
-        "Pass position=i, with i = 0, 1, 2 and so on, to the call or to attend().",
-    ),
-    "a position of a sequence": (
-        lambda: LuongAttention(alignment="local-m")(QUERY, VALUE, position=3),
-        "must be integers of shape (2, 3); received 3. Leave it out to count from 0.",
-    ),
-    "a position that is not used": (
-        lambda: LuongAttention()(STEP, VALUE, position=3),
-        "`position` is for attentions that count steps, such as local-m; received 3. Leave it out.",
-    ),
-    "a position in quotes": (
-        lambda: LuongAttention(alignment="local-m")(STEP, VALUE, position="1"),
-        "must be an integer from 0, or integers of shape (2,); received '1'.",
-    ),
-    "a position between two": (
-        lambda: LuongAttention(alignment="local-m")(STEP, VALUE, position=1.5),
-        "must be an integer from 0",
-    ),
-    "a negative position": (
-        lambda: LuongAttention(alignment="local-m")(STEP, VALUE, position=-1),
-        "must be an integer from 0",
-    ),
-    "too many positions": (
-        lambda: LuongAttention(alignment="local-m")(STEP, VALUE, position=np.arange(3)),
-        "or integers of shape (2,); received int64 of shape (3,).",
-    ),
-    # Prepared memories.
-    "a memory that is not prepared": (
-        lambda: called(BahdanauAttention(4), QUERY, VALUE).attend(QUERY, VALUE),
-        "`memory` must come from prepare(value, value_mask=mask); received float32 of shape (2, "
-        "7, 5). "
-        "Call it once, before the first query. Or call layer(query, value).",
-    ),
-    "a tuple as memory": (
-        lambda: called(BahdanauAttention(4), QUERY, VALUE).attend(QUERY, (VALUE, VALUE, None)),
-        "`memory` must come from prepare(value, value_mask=mask)",
-    ),
-    "attend before the weights are there": (
-        lambda: BahdanauAttention(4).attend(QUERY, Memory(VALUE, VALUE)),
-        "has no weights yet",
-    ),
-    "a prepared memory in a call": (
-        lambda: BahdanauAttention(4)(QUERY, Memory(VALUE, VALUE)),
-        "`value` must be floating-point, of shape (2, memory steps, features); received Memory. A "
-        "prepared memory goes to attend() or step().",
-    ),
-    "a memory prepared twice": (
-        lambda: called(BahdanauAttention(4), QUERY, VALUE).prepare(Memory(VALUE, VALUE)),
-        "received Memory. A prepared memory goes to attend() or step(). Call layer.prepare(value).",
-    ),
-    "a list as query of attend": (
-        lambda: attend_to(QUERY.tolist()),
-        "of shape (batch, steps, 5) or (batch, 5); received [[[1.0,",
-    ),
+test_constructors = refusals(
+    (lambda: LuongAttention(64),
+     "`score_mode` must be one of 'dot', 'general', 'concat', 'location'; received 64."),
+    (lambda: BahdanauAttention("general"), "received 'general' of type str"),
+    (lambda: LuongAttention("location"),
+     "`max_length` must be a positive integer, at most 16777216; received None"),
+    (lambda: LuongAttention(max_length=9),
+     '`max_length` is for score_mode="location" only; received 9. Leave it out.'),
+    (lambda: BahdanauAttention("64"), UNITS + "'64' of type str. Write units=64."),
+    (lambda: BahdanauAttention(np.float64(64)), "float64. Write units=64."),
+    (lambda: BahdanauAttention(2.5), "received 2.5 of type float."),
+    (lambda: BahdanauAttention(None), UNITS + "None"),
+    (lambda: MemoryHop(4), "must be one of 'add', 'linear'; received 4."),
+    (lambda: BiDAFAttentionFlow(64), "`query_to_context` must be True or False"),
+    (lambda: BahdanauAttention(4, scores="dot"),
+     "Unrecognized keyword arguments passed to BahdanauAttention: {'scores': 'dot'}"),
+    (lambda: BahdanauAttention(4, dropout=50), "received 50. 50 % is 0.5."),
+    (lambda: BahdanauAttention(4, dropout="0.1"),
+     "`dropout` must be a number in [0, 1); received '0.1'."),
+    (lambda: network(position_encoding="False"),
+     "`position_encoding` must be a positive integer", "Or it is True or False."),
+    (lambda: NoScore()(QUERY, VALUE),
+     "`score` must return floating-point values of shape (2, 3, 7); received None."),
+    (lambda: HierarchicalAttention(4, word_encoder=layers.GRUCell(3)),
+     "`word_encoder` must be None, or a layer that returns a vector for every step",
+     "received <GRUCell",
+     "A cell makes one step: pass keras.layers.RNN(cell, return_sequences=True)."),
+    (lambda: HierarchicalAttention(4, sentence_encoder=layers.GRU),
+     "received the class GRU. Make one: GRU(...)."),
     # Decoders.
-    "a layer instead of its cell": (
-        lambda: decoder(layers.GRU(4)),
-        "received <GRU",
-        "It runs over whole sequences; pass a cell, such as keras.layers.GRUCell(units).",
-    ),
-    "a class instead of a cell": (
-        lambda: decoder(layers.GRUCell),
-        "received the class GRUCell. Make one: GRUCell(...).",
-    ),
-    "a class instead of an attention": (
-        lambda: decoder(None, BahdanauAttention),
-        "received the class BahdanauAttention. Make one: BahdanauAttention(...).",
-    ),
-    "swapped cell and attention": (
-        lambda: decoder(BahdanauAttention(3), layers.GRUCell(4)),
-        "received <BahdanauAttention",
-        "Call AttentionRNN(cell, attention), the cell first.",
-    ),
-    "a list of attentions": (
-        lambda: decoder(None, [BahdanauAttention(3)]),
-        "`attention` must be one layer",
-    ),
-    "a flow as attention": (
-        lambda: decoder(None, BiDAFAttentionFlow()),
-        "`attention` must be one layer built on ScoringMixin, called as layer(query, value)",
-    ),
-    "a pooling as attention": (lambda: decoder(None, AttentionPooling(4)), "layer(query, value)"),
-    "the same cell twice": (
-        lambda: decoder([layers.GRUCell(4)] * 2),
-        "`cell` must not hold one cell more than once; received [<GRUCell",
-        "Make each: [keras.layers.GRUCell(256) for _ in range(2)].",
-    ),
-    "a layer in a list of cells": (
-        lambda: decoder([layers.GRUCell(4), layers.GRU(4)]),
-        "It runs over whole sequences",
-    ),
-    "an empty output": (lambda: decoder(output_mode=""), "`output_mode` must be one of 'cell'"),
-    "no output": (lambda: decoder(output_mode=False), "`output_mode` must be one of 'cell'"),
-    "a state too few": (
-        lambda: decoder([layers.GRUCell(4), layers.GRUCell(6)])(
-            QUERY, VALUE, initial_state=[np.zeros((B, 4), "float32")]
-        ),
-        "`initial_state` must hold 2 cell states [(2, 4), (2, 6)]; received 1, [(2, 4)]. Pass the "
-        "cell states alone, or leave it out to start from zeros.",
-    ),
-    "a state of another size": (
-        lambda: decoder()(QUERY, VALUE, initial_state=np.zeros((B, 6), "float32")),
-        "must hold 1 cell state [(2, 4)]; received 1, [(2, 6)]. Pass",
-    ),
-    "states by name": (
-        lambda: decoder(layers.LSTMCell(4))(QUERY, VALUE, initial_state={"h": STEP, "c": STEP}),
-        "`initial_state` must be a tensor or a list of tensors, in the order of the cell, such as "
-        "[h, c]; received a dictionary of 'h', 'c'.",
-    ),
-    "states of integers": (
-        lambda: decoder()(QUERY, VALUE, initial_state=np.zeros((B, 4), int)),
-        "`initial_state` must hold vectors of floating-point numbers, as of an encoder; received "
-        "dtype int64.",
-    ),
-    "ids as states of a decoder that counts": (
-        lambda: decoder(None, LuongAttention(alignment="local-m"))(
-            QUERY, VALUE, initial_state=np.zeros((B, 4), int)
-        ),
-        "`initial_state` must hold vectors of floating-point numbers",
-    ),
-    "a prepared memory for a decoder": (
-        lambda: started()[0](QUERY, started()[2]),
-        "`memory` must be floating-point, of shape (2, memory steps, 5); received Memory. A "
-        "prepared memory goes to attend() or step().",
-    ),
-    "a memory of ids": (
-        lambda: started()[0].prepare(IDS),
-        "attention_rnn",
-        "`memory` must be floating-point",
-    ),
-    "a memory of rank 2": (
-        lambda: started()[0].prepare(STEP),
-        "`memory` must be floating-point, of shape (batch, memory steps, 5); received float32 of "
-        "shape (2, 5). Call prepare(memory, memory_mask=mask).",
-    ),
-    "a memory of another width": (
-        lambda: started()[0].prepare(WIDER),
-        "was built for `memory` of 5 features",
-    ),
-    "a memory with a mask of integers": (
-        lambda: started()[0].prepare(VALUE, MASK.astype(int)),
-        "`memory_mask` must be boolean",
-    ),
-    "a memory before the weights are there": (
-        lambda: decoder().prepare(VALUE),
-        "has no weights yet. Call it once, or its build(), before decoding.",
-    ),
-    "True as initial state": (
-        lambda: decoder()(QUERY, VALUE, initial_state=True),
-        "`initial_state` must hold tensors; received True. Pass the cell states alone, or leave",
-    ),
-    "a word as initial state": (
-        lambda: decoder()(QUERY, VALUE, initial_state="zeros"),
-        "`initial_state` must hold tensors; received 'zeros'.",
-    ),
-    "states in another order": (
-        lambda: decoder([layers.GRUCell(4), layers.GRUCell(6)])(
-            QUERY, VALUE, initial_state=[np.zeros((B, 6)), np.zeros((B, 4))]
-        ),
-        "`initial_state` must hold 2 cell states [(2, 4), (2, 6)]; received 2, [(2, 6), (2, 4)].",
-    ),
-    "a step before the weights are there": (
-        lambda: decoder().step(STEP, None, Memory(VALUE, VALUE)),
-        "has no weights yet. Call it once, or its build(), before decoding.",
-    ),
-    "a step to a memory that is not prepared": (
-        lambda: started()[0].step(STEP, started()[1], VALUE),
-        "`memory` must be what prepare(memory, memory_mask) returns",
-    ),
-    "a step of token ids": (
-        lambda: started()[0].step(np.array([1, 2]), *started()[1:]),
-        "`inputs` must be floating-point, of shape (2, 5); received int64 of shape (2,). Embed ids",
-    ),
-    "a step of integers": (
-        lambda: started()[0].step(STEP.astype(int), *started()[1:]),
-        "`inputs` must be floating-point, of shape (2, 5); received int64 of shape (2, 5).",
-    ),
-    "a step of the beams of a search": (
-        lambda: started()[0].step(np.repeat(STEP, 5, axis=0), *started()[1:]),
-        "`inputs` must be floating-point, of shape (2, 5), because `memory` has batch size 2; "
-        "received float32 of shape (10, 5). In a search, use the memory that it passes to `step`",
-    ),
-    "a step with a list as state": (
-        lambda: started()[0].step(STEP, [np.zeros((B, 4), "float32")], started()[2]),
-        "`state` must be the DecoderState that get_initial_state(memory) or the previous step "
-        "returned; received [float32 of shape (2, 4)]",
-    ),
-    "a step with states of another size": (
-        lambda: started()[0].step(STEP, wide_state(), started()[2]),
-        "`state` must hold 1 cell state [(2, 4)]; received 1, [(2, 9)].",
-    ),
-    "a step with states of another batch": (
-        lambda: started()[0].step(STEP, state_of_one(), started()[2]),
-        "`state` must hold 1 cell state [(2, 4)]; received 1, [(1, 4)].",
-    ),
-    "a batch size as memory": (
-        lambda: started()[0].get_initial_state(B),
-        "`memory` must be what prepare(memory, memory_mask) returns, made once before the first "
-        "step; received 2.",
-    ),
-    "a tensor as memory": (
-        lambda: started()[0].get_initial_state(VALUE),
-        "received float32 of shape (2, 7, 5).",
-    ),
-    # Encoders.
-    "a cell as encoder": (
-        lambda: HierarchicalAttention(4, word_encoder=layers.GRUCell(3)),
-        "`word_encoder` must be None, or a layer that returns a vector for every step",
-        "received <GRUCell",
-        "A cell makes one step: pass keras.layers.RNN(cell, return_sequences=True).",
-    ),
-    "a class as encoder": (
-        lambda: HierarchicalAttention(4, sentence_encoder=layers.GRU),
-        "received the class GRU. Make one: GRU(...).",
-    ),
-    # Custom layers.
-    "a score that is not returned": (
-        lambda: NoScore()(QUERY, VALUE),
-        "`score` must return floating-point values of shape (2, 3, 7); received None.",
-    ),
-}
+    (lambda: decoder(layers.GRU(4)), "received <GRU",
+     "It runs over whole sequences; pass a cell, such as keras.layers.GRUCell(units)."),
+    (lambda: decoder(layers.GRUCell), "received the class GRUCell. Make one: GRUCell(...)."),
+    (lambda: decoder(None, BahdanauAttention),
+     "received the class BahdanauAttention. Make one: BahdanauAttention(...)."),
+    (lambda: decoder(BahdanauAttention(3), layers.GRUCell(4)),
+     "received <BahdanauAttention", "Call AttentionRNN(cell, attention), the cell first."),
+    (lambda: decoder(None, [BahdanauAttention(3)]), "`attention` must be one layer"),
+    (lambda: decoder(None, BiDAFAttentionFlow()),
+     "`attention` must be one layer built on ScoringMixin, called as layer(query, value)"),
+    (lambda: decoder(None, AttentionPooling(4)), "layer(query, value)"),
+    (lambda: decoder([layers.GRUCell(4)] * 2),
+     "`cell` must not hold one cell more than once; received [<GRUCell",
+     "Make each: [keras.layers.GRUCell(256) for _ in range(2)]."),
+    (lambda: decoder([layers.GRUCell(4), layers.GRU(4)]), "It runs over whole sequences"),
+    (lambda: decoder(output_mode=False), "`output_mode` must be one of 'cell'"),
+)  # fmt: skip
 
+test_calls = refusals(
+    (lambda: decoder()(QUERY, [VALUE, STEP]),
+     "`memory` must be floating-point, of shape (2, memory steps, features); received [float32 "
+     "of shape (2, 7, 5), float32 of shape (2, 5)]. Several memories need a MultiSource. Call"),
+    (lambda: additive({"query": QUERY, "value": VALUE}),
+     "`query` must be floating-point", "received {'query': array(", "Call layer(query, value)."),
+    (lambda: additive(QUERY.tolist(), VALUE.tolist()),
+     "`query` must be floating-point", "received [[[1.0, 1.0,", "Call layer(query, value)."),
+    (lambda: additive(IDS, VALUE), "received int64 of shape (2, 7).", EMBED,
+     'Cast other values: keras.ops.cast(query, "float32").'),
+    (lambda: additive(keras.Input((7,), dtype="int32"), keras.Input((7, 5))),
+     "`query` must be floating-point"),
+    (lambda: additive(np.array([["a"]]), VALUE), "`query` must be floating-point"),
+    (lambda: network()(STORY.astype("float32"), ASKED),
+     "`story` must be integer ids, of shape (batch, sentences, words); received float32 of "
+     'shape (2, 3, 4). Cast them: keras.ops.cast(story, "int32"). Call layer(story, question).'),
+    (lambda: additive(QUERY, PICTURES), "`value` must be floating-point, " + FOUR_AXES),
+    (lambda: MultiSource([BahdanauAttention(4), BahdanauAttention(4)])(QUERY, [VALUE, PICTURES]),
+     "`value[1]` must be floating-point, " + FOUR_AXES),
+    (lambda: HierarchicalAttention(4)(PICTURES[:, None]),
+     "of shape (batch, sentences, words, features); received float64 of shape (2, 1, 8, 9, 64). "
+     "Call layer(inputs)."),
+    (lambda: called(BahdanauAttention(4), QUERY, WIDER)(WIDER, QUERY),
+     "because the layer was built for `query` of 5 features; received float32 of shape (2, 7, "
+     "11). Call layer(query, value)."),
+    (lambda: started()[0](QUERY, WIDER),
+     "was built for `memory` of 5 features; received float32 of shape (2, 7, 11)"),
+    (lambda: additive(value=VALUE),
+     "`query` must be floating-point, of shape (batch, steps, features) or (batch, features); "
+     "received None. Call layer(query, value)."),
+    (lambda: additive(RAGGED, RAGGED),
+     "received ragged float32 of shape (2, None, 2). Pad it: query.to_tensor(), and pass its"),
+    (lambda: network()(tf.ragged.constant([[[1, 2], [3]]]), ASKED[:1]),
+     "received ragged int32 of shape (1, None, None). Pad it: story.to_tensor(), and pass"),
+    (lambda: additive(keras.Input((None, 2), ragged=True), keras.Input((None, 2))),
+     "`query` must be floating-point", "received ragged float32"),
+    (lambda: additive(QUERY, tf.sparse.from_dense(VALUE)), "`value` must be floating-point",
+     "received sparse float32 of shape (2, 7, 5). Convert it: tf.sparse.to_dense(value)."),
+    # Positions.
+    (local,
+     "`position`, the numbers of the steps of the query, must be an integer from 0, or integers "
+     "of shape (2,); received None.",
+     "Pass position=i, with i = 0, 1, 2 and so on, to the call or to attend()."),
+    (lambda: LuongAttention(alignment="local-m")(QUERY, VALUE, position=3),
+     "must be integers of shape (2, 3); received 3. Leave it out to count from 0."),
+    (lambda: LuongAttention()(STEP, VALUE, position=3),
+     "`position` is for attentions that count steps, such as local-m; received 3. Leave it out."),
+    (lambda: local(position="1"),
+     "must be an integer from 0, or integers of shape (2,); received '1'."),
+    (lambda: local(position=1.5), "must be an integer from 0"),
+    (lambda: local(position=-1), "must be an integer from 0"),
+    (lambda: local(position=np.arange(3)),
+     "or integers of shape (2,); received int64 of shape (3,)."),
+)  # fmt: skip
 
-def wide_state():
-    return started()[1]._replace(cells=[np.zeros((B, 9), "float32")])
+test_masks = refusals(
+    (lambda: additive(QUERY, VALUE, value_mask=tf.ragged.constant([[True], [True, False]])),
+     "`value_mask` must be boolean, of shape (2, 7); received ragged bool of shape (2, None). "
+     "Pad it: value_mask.to_tensor()"),
+    (lambda: additive(QUERY, VALUE, MASK),
+     "`key` must be floating-point, of shape (2, 7, features); received bool of shape (2, 7). "
+     + BY_NAME),
+    (lambda: decoder()(QUERY, VALUE, MASK), "`initial_state`",
+     "received dtype bool. Pass a mask by its name: `sequences_mask` or `memory_mask`."),
+    (lambda: additive(QUERY, VALUE, value_mask=np.array([3, 4])),
+     "`value_mask` must be boolean, of shape (2, 7); received int64 of shape (2,). It is True "
+     "where a step is valid: compute it, such as ids != 0, or cast it: "
+     'keras.ops.cast(value_mask, "bool"). Call layer(query, value).'),
+    (lambda: decoder()(QUERY, VALUE, sequences_mask=np.array([[3.0], [2.0]])),
+     "`sequences_mask` must be boolean, of shape (2, 3), because `sequences` has 3 steps; "
+     "received float64 of shape (2, 1). It is True where a step is valid"),
+    (lambda: additive(QUERY, VALUE, attention_mask=np.zeros((TQ, TK), "float32")),
+     "`attention_mask` must be boolean, of shape (3, 7) or (2, 3, 7); received float32 of shape "
+     "(3, 7). It is True where a step is valid"),
+    (lambda: additive(QUERY, VALUE, value_mask=MASK.tolist()),
+     "`value_mask` must be boolean, of shape (2, 7); received [[True, True,"),
+    (lambda: AttentionPooling(4)(QUERY, VALUE),
+     "`mask` must be boolean, of shape (2, 3); received float32 of shape (2, 7, 5). It is True "
+     "where a step is valid", "Call layer(inputs)."),
+    (lambda: read().prepare(VALUE, MASK),
+     "`key` must be floating-point, of shape (2, 7, 5); received bool of shape (2, 7). "
+     + BY_NAME + " Call layer.prepare("),
+    (lambda: additive(QUERY, VALUE, value_mask=QUERY_MASK),
+     "`value_mask` must be boolean, of shape (2, 7), because `value` has 7 memory steps; "
+     "received bool of shape (2, 3)."),
+    (lambda: HierarchicalAttention(4)(WORDS, mask=MASK),
+     "`mask` must be boolean, of shape (2, 1, 7); received bool of shape (2, 7)."),
+    (lambda: additive(QUERY, VALUE, attention_mask=MASK),
+     "`attention_mask` must be boolean, of shape (3, 7) or (2, 3, 7), because `query` has 3 "
+     "steps; received bool of shape (2, 7). To mask only the memory, pass `value_mask`."),
+)  # fmt: skip
 
-
-def state_of_one():
-    layer, _, memory = started()
-    return layer.get_initial_state(memory._replace(key=memory.key[:1], value=memory.value[:1]))
-
-
-def attend_to(query):
-    layer = called(BahdanauAttention(4), QUERY, VALUE)
-    return layer.attend(query, layer.prepare(VALUE))
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistakes(name):
-    call, *fragments = MISTAKES[name]
-    assert_refused(call, *fragments)
-
+test_memories_and_states = refusals(
+    (lambda: setattr(called(MemoryHop(), STEP, VALUE), "linear", "False"),
+     "`linear` must be True or False"),
+    (lambda: setattr(called(network(), STORY, ASKED), "linear", "False"),
+     "`linear` must be True or False"),
+    (lambda: read().attend(QUERY, VALUE),
+     "`memory` must come from prepare(value, value_mask=mask); received float32 of shape (2, "
+     "7, 5). Call it once, before the first query. Or call layer(query, value)."),
+    (lambda: BahdanauAttention(4).attend(QUERY, Memory(VALUE, VALUE)), "has no weights yet"),
+    (lambda: additive(QUERY, Memory(VALUE, VALUE)),
+     "`value` must be floating-point, of shape (2, memory steps, features); " + PREPARED),
+    (lambda: read().prepare(Memory(VALUE, VALUE)), PREPARED + " Call layer.prepare(value)."),
+    (lambda: read().attend(QUERY.tolist(), read().prepare(VALUE)),
+     "of shape (batch, steps, 5) or (batch, 5); received [[[1.0,"),
+    (lambda: two_cells([4]),
+     "`initial_state` must hold 2 cell states [(2, 4), (2, 6)]; received 1, [(2, 4)]. Pass the "
+     "cell states alone, or leave it out to start from zeros."),
+    (lambda: start(np.zeros((B, 6), "float32")),
+     "must hold 1 cell state [(2, 4)]; received 1, [(2, 6)]. Pass"),
+    (lambda: start({"h": STEP, "c": STEP}, layers.LSTMCell(4)),
+     "`initial_state` must be a tensor or a list of tensors, in the order of the cell, such as "
+     "[h, c]; received a dictionary of 'h', 'c'."),
+    (lambda: start(np.zeros((B, 4), int)),
+     "`initial_state` must hold vectors of floating-point numbers, as of an encoder; received "
+     "dtype int64."),
+    (lambda: started()[0](QUERY, started()[2]),
+     "`memory` must be floating-point, of shape (2, memory steps, 5); " + PREPARED),
+    (lambda: started()[0].prepare(IDS), "attention_rnn", "`memory` must be floating-point"),
+    (lambda: started()[0].prepare(STEP),
+     "`memory` must be floating-point, of shape (batch, memory steps, 5); received float32 of "
+     "shape (2, 5). Call prepare(memory, memory_mask=mask)."),
+    (lambda: started()[0].prepare(WIDER), "was built for `memory` of 5 features"),
+    (lambda: started()[0].prepare(VALUE, MASK.astype(int)), "`memory_mask` must be boolean"),
+    (lambda: decoder().prepare(VALUE), NO_WEIGHTS),
+    (lambda: start(True),
+     "`initial_state` must hold tensors; received True. Pass the cell states alone, or leave"),
+    (lambda: two_cells([6, 4]),
+     "`initial_state` must hold 2 cell states [(2, 4), (2, 6)]; received 2, [(2, 6), (2, 4)]."),
+    (lambda: decoder().step(STEP, None, Memory(VALUE, VALUE)), NO_WEIGHTS),
+    (lambda: started()[0].step(STEP, started()[1], VALUE), PREPARE),
+    (lambda: step(np.array([1, 2])),
+     "`inputs` must be floating-point, of shape (2, 5); received int64 of shape (2,). Embed ids"),
+    (lambda: step(STEP.astype(int)),
+     "`inputs` must be floating-point, of shape (2, 5); received int64 of shape (2, 5)."),
+    (lambda: step(np.repeat(STEP, 5, axis=0)),
+     "`inputs` must be floating-point, of shape (2, 5), because `memory` has batch size 2; "
+     "received float32 of shape (10, 5). In a search, use the memory that it passes to `step`"),
+    (lambda: step(state=[np.zeros((B, 4), "float32")]),
+     "`state` must be the DecoderState that get_initial_state(memory) or the previous step "
+     "returned; received [float32 of shape (2, 4)]"),
+    (lambda: step(state=started()[1]._replace(cells=[np.zeros((B, 9), "float32")])),
+     "`state` must hold 1 cell state [(2, 4)]; received 1, [(2, 9)]."),
+    (lambda: step(state=state_of_one()),
+     "`state` must hold 1 cell state [(2, 4)]; received 1, [(1, 4)]."),
+    (lambda: started()[0].get_initial_state(B), PREPARE + ", made once before the first step; "
+     "received 2."),
+    (lambda: started()[0].get_initial_state(VALUE), "received float32 of shape (2, 7, 5)."),
+)  # fmt: skip
 
 UNKNOWN = {
     "bahdanau": ("mask", "`query_mask` or `value_mask` or `attention_mask`"),
@@ -767,7 +480,7 @@ def test_unknown_arguments():
     with pytest.raises(TypeError, match=r"the call takes no `mask`; it takes story, question, "):
         network()(STORY, ASKED, mask=MASK)
     with pytest.raises(TypeError, match=r"the call takes no `values`; it takes query, value, key"):
-        BahdanauAttention(4)(QUERY, values=VALUE)
+        additive(QUERY, values=VALUE)
 
 
 def test_the_mixin_is_a_layer_and_goes_before_others():
@@ -779,72 +492,43 @@ def test_the_mixin_is_a_layer_and_goes_before_others():
 
 def test_masks_by_position():
     """Keras would pass masks that are None twice."""
-    layer = BahdanauAttention(4)
+    layer, flow = BahdanauAttention(4), BiDAFAttentionFlow()
     mask = MASK.copy()
     mask[:, 3:] = False
     by_name = layer(QUERY, VALUE, value_mask=mask)
     assert np.array_equal(by_name, layer(QUERY, VALUE, None, None, mask))
-    flow = BiDAFAttentionFlow()
     by_name = flow(QUERY, VALUE, query_mask=mask)
     assert np.array_equal(by_name, flow(QUERY, VALUE, None, mask))
 
 
-SEARCHES = {
-    "a tensor": (
-        {"start_token": tf.constant(1)},
-        "`start_token` must be an integer from 0 to 2147483647",
-        "Write start_token=1.",
-    ),
-    "several tokens": (
-        {"start_token": np.array([1, 1])},
-        "`start_token` must be an integer from 0 to 2147483647; received array([1, 1])",
-    ),
-    "a token of the vocabulary": (
-        {"start_token": "<s>"},
-        "`start_token` must be an integer from 0 to 2147483647; received '<s>' of type str.",
-        "Look it up in the vocabulary.",
-    ),
-    "a length that is a tensor": ({"max_length": tf.constant(4)}, "Write max_length=4."),
-    "a length in quotes": ({"max_length": "4"}, "received '4' of type str. Write max_length=4."),
-    "no step": ({"step": None}, "`step` must be a function step(tokens, state, memory)", "None"),
-    "a step of two arguments": (
-        {"step": lambda tokens, state: None},
-        "`step` must be a function step(tokens, state, memory)",
-        "too many positional arguments",
-    ),
-    "a layer as step": (
-        {"step": layers.Dense(3)},
-        "`step` must be a function step(tokens, state, memory)",
-        "too many positional arguments",
-    ),
-    "logits of three axes": (
-        {"step": lambda tokens, state, memory: (ops.ones((10, 1, 5)), None, None)},
-        "`step` must return logits, float of shape (10, None)",
-        "(10, 1, 5)",
-    ),
-    "two outputs": (
-        {"step": lambda tokens, state, memory: (ops.ones((10, 5)), None)},
-        "`step` must return the tuple (logits, state, weights), None for what is missing; "
-        "received a "
-        "tuple of 2.",
-    ),
-    "a ragged memory": (
-        {"memory": RAGGED},
-        "`memory` must be a dense tensor; received ragged float32 of shape (2, None, 2). Pad it: "
-        "memory.to_tensor()",
-    ),
-}
+START = "`start_token` must be an integer from 0 to 2147483647"
+FUNCTION = "`step` must be a function step(tokens, state, memory)"
 
 
-@pytest.mark.parametrize("name", SEARCHES)
-def test_mistakes_of_searches(name):
-    options, *fragments = SEARCHES[name]
-    assert_refused(lambda: search(beam_search, **options), *fragments)
-    if "logits" not in name:
-        assert_refused(lambda: search(greedy_search, **options), *fragments)
+@pytest.mark.parametrize(("options", "words"), [
+    ({"start_token": tf.constant(1)}, (START, "Write start_token=1.")),
+    ({"start_token": np.array([1, 1])}, (START + "; received array([1, 1])",)),
+    ({"start_token": "<s>"},
+     (START + "; received '<s>' of type str.", "Look it up in the vocabulary.")),
+    ({"max_length": tf.constant(4)}, ("Write max_length=4.",)),
+    ({"max_length": "4"}, ("received '4' of type str. Write max_length=4.",)),
+    ({"step": None}, (FUNCTION, "None")),
+    ({"step": lambda tokens, state: None}, (FUNCTION, "too many positional arguments")),
+    ({"step": layers.Dense(3)}, (FUNCTION, "too many positional arguments")),
+    ({"step": lambda tokens, state, memory: (ops.ones((10, 5)), None)},
+     ("`step` must return the tuple (logits, state, weights), None for what is missing; "
+      "received a tuple of 2.",)),
+    ({"memory": RAGGED},
+     ("`memory` must be a dense tensor; received ragged float32 of shape (2, None, 2). Pad it: "
+      "memory.to_tensor()",)),
+])  # fmt: skip
+def test_mistakes_of_searches(options, words):
+    for kind in (beam_search, greedy_search):
+        assert_refused(lambda kind=kind: search(kind, **options), *words)
 
 
-def test_a_flag_as_length_penalty():
-    assert_refused(
-        lambda: search(beam_search, length_penalty=True), "`length_penalty` must be a number"
-    )
+test_mistakes_of_beam_searches = refusals(
+    (lambda: search(beam_search, step=lambda *_: (ops.ones((10, 1, 5)), None, None)),
+     "`step` must return logits, float of shape (10, None)", "(10, 1, 5)"),
+    (lambda: search(beam_search, length_penalty=True), "`length_penalty` must be a number"),
+)  # fmt: skip

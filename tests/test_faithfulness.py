@@ -16,7 +16,7 @@ from keras_attention.faithfulness import (
     overlap,
     sufficiency,
 )
-from tests.helpers import assert_close, assert_refused
+from tests.helpers import assert_close, refusals
 
 RNG = np.random.default_rng(7)
 TABLE = RNG.normal(size=(6, 3))
@@ -38,9 +38,10 @@ def by_hand(words, importance, count, keep):
     return before[before.argmax()] - after[before.argmax()]
 
 
-@pytest.mark.parametrize(
-    ("share", "count"), [(0.1, 1), (0.25, 1), (0.3, 2), (0.5, 2), (0.75, 3), (1, 4)]
-)
+COUNTS = [(0.1, 1), (0.25, 1), (0.3, 2), (0.5, 2), (0.75, 3), (1, 4)]
+
+
+@pytest.mark.parametrize(("share", "count"), COUNTS)
 def test_all_orders_of_four_words(share, count):
     words = [3, 1, 5, 2]
     for order in itertools.permutations([0.1, 0.2, 0.3, 0.4]):
@@ -75,28 +76,26 @@ def test_padding_is_no_part():
     importance = RNG.normal(size=ids.shape)
     importance[0, 2:] = [9, np.nan, 9]  # of padding, so it does not matter
     found = comprehensiveness(predict, ids, importance, 0.5)
-    assert_close(
-        found[0], by_hand([*short, 0, 0, 0], [*importance[0, :2], *[-9] * 3], 1, False), "float64"
-    )
-    assert_close(found[1], by_hand(long, importance[1], 3, False), "float64")
+    expected = by_hand([*short, 0, 0, 0], [*importance[0, :2], *[-9] * 3], 1, False)
+    assert_close(found, [expected, by_hand(long, importance[1], 3, False)])
 
 
-def test_the_logarithm_of_a_weight_of_zero():
-    importance = np.array([[-np.inf, 0.0, -np.inf, -np.inf]])
-    assert erase([[0, 0, 4, 7]], importance, 0.5).tolist() == [[0, 0, 0, 7]]
+SENTENCES = [[[1, 2, 0], [3, 0, 0], [4, 5, 1], [0, 0, 0]]]
 
 
-def test_whole_sentences():
-    ids = np.array([[[1, 2, 0], [3, 0, 0], [4, 5, 1], [0, 0, 0]]])
-    importance = np.array([[0.2, 0.5, 0.3, 9.0]])
-    erased = erase(ids, importance, 0.34)
-    assert erased.tolist() == [[[1, 2, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]]
-    kept = erase(ids, importance, 0.33, keep=True)
-    assert kept.tolist() == [[[0, 0, 0], [3, 0, 0], [0, 0, 0], [0, 0, 0]]]
-
-
-def test_another_id_for_padding():
-    assert erase([[8, 0, 7, 9]], [[0.2, 0.9, 0.3, 1.0]], 0.3, pad=9).tolist() == [[8, 9, 7, 9]]
+@pytest.mark.parametrize(("ids", "importance", "share", "options", "expected"), [
+    # The logarithm of a weight of zero.
+    ([[0, 0, 4, 7]], [[-np.inf, 0.0, -np.inf, -np.inf]], 0.5, {}, [[0, 0, 0, 7]]),
+    # Whole sentences.
+    (SENTENCES, [[0.2, 0.5, 0.3, 9.0]], 0.34, {},
+     [[[1, 2, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0]]]),
+    (SENTENCES, [[0.2, 0.5, 0.3, 9.0]], 0.33, {"keep": True},
+     [[[0, 0, 0], [3, 0, 0], [0, 0, 0], [0, 0, 0]]]),
+    # Another id for padding.
+    ([[8, 0, 7, 9]], [[0.2, 0.9, 0.3, 1.0]], 0.3, {"pad": 9}, [[8, 9, 7, 9]]),
+])  # fmt: skip
+def test_erase(ids, importance, share, options, expected):
+    assert erase(np.array(ids), np.array(importance), share, **options).tolist() == expected
 
 
 def test_a_share_is_not_rounded_up_twice():
@@ -158,28 +157,26 @@ def test_jensen_shannon():
 def test_overlap():
     ids = np.array([[1, 2, 3, 4, 0]])
     first, second = [[0.4, 0.3, 0.2, 0.1, 9]], [[0.1, 0.4, 0.3, 0.2, 9]]
-    assert [float(overlap(first, second, ids, share)[0]) for share in (0.25, 0.5, 0.75, 1)] == [
-        0,
-        1 / 2,
-        2 / 3,
-        1,
-    ]
+    found = [float(overlap(first, second, ids, share)[0]) for share in (0.25, 0.5, 0.75, 1)]
+    assert found == [0, 1 / 2, 2 / 3, 1]
 
 
-def test_refusals():
-    ids, weights = np.array([[1, 2, 3]]), np.ones((1, 3))
-    refuse = assert_refused
-    refuse(
-        lambda: erase(ids, np.ones((1, 4))), "`importance` must have the shape", "(1, 3)", "(1, 4)"
-    )
-    refuse(lambda: erase(ids, np.ones(1)), "`importance` must have the shape", "(1,)")
-    refuse(lambda: erase(ids, [[1, np.nan, 2]]), "holds NaN")
-    refuse(lambda: erase(ids[:0], np.ones((0, 3))), "`inputs` must hold at least one sample")
-    for share in (0, 1.1, -0.1, "half"):
-        refuse(lambda share=share: erase(ids, weights, share), "`share`", repr(share))
-    refuse(lambda: comprehensiveness(lambda x: x[0], ids, weights), "(1, classes)", "(3,)")
-    one_class = "(1, classes), two or more; received (1, 1)"
-    refuse(lambda: sufficiency(lambda x: x[:, :1] / 9, ids, weights), one_class)
-    refuse(lambda: jensen_shannon([[1.0, -1]], [[1.0, 1]]), "`first` must hold weights")
-    refuse(lambda: jensen_shannon([[1.0, 1]], [[1.0, 1, 1]]), "`second`", "(1, 2)")
-    refuse(lambda: overlap(weights, np.ones((1, 2)), ids), "`second`", "(1, 2)")
+def _erase(importance, share=0.5, ids=((1, 2, 3),)):
+    return lambda: erase(np.array(ids), importance, share)
+
+
+IDS, WEIGHTS = np.array([[1, 2, 3]]), np.ones((1, 3))
+SHAPE = "`importance` must have the shape"
+test_refusals = refusals(
+    (_erase(np.ones((1, 4))), SHAPE, "(1, 3)", "(1, 4)"),
+    (_erase(np.ones(1)), SHAPE, "(1,)"),
+    (_erase([[1, np.nan, 2]]), "holds NaN"),
+    (_erase(np.ones((0, 3)), ids=np.ones((0, 3), int)), "`inputs` must hold at least one sample"),
+    *((_erase(WEIGHTS, share), "`share`", repr(share)) for share in (0, 1.1, -0.1, "half")),
+    (lambda: comprehensiveness(lambda x: x[0], IDS, WEIGHTS), "(1, classes)", "(3,)"),
+    (lambda: sufficiency(lambda x: x[:, :1] / 9, IDS, WEIGHTS),
+     "(1, classes), two or more; received (1, 1)"),
+    (lambda: jensen_shannon([[1.0, -1]], [[1.0, 1]]), "`first` must hold weights"),
+    (lambda: jensen_shannon([[1.0, 1]], [[1.0, 1, 1]]), "`second`", "(1, 2)"),
+    (lambda: overlap(WEIGHTS, np.ones((1, 2)), IDS), "`second`", "(1, 2)"),
+)  # fmt: skip

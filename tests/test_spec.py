@@ -40,16 +40,9 @@ def test_sizes_that_are_not_known_agree_with_all():
     unknown = keras.KerasTensor((None, None, 5))
     for mask in (np.ones((3, 7), bool), np.ones((2, 4, 7), bool)):
         checked(query=unknown, attention_mask=mask)
-    assert_refused(
-        lambda: checked(query=keras.KerasTensor((2, 3, None))), "Give the features to keras.Input."
-    )
-    tensors = {
-        "value": keras.KerasTensor((None, 7, 11)),
-        "mask": keras.KerasTensor((None, 3), "bool"),
-    }
-    assert_refused(
-        lambda: SPEC.check("layer", tensors), "`mask` must be boolean, of shape (batch, 7), because"
-    )
+    value, mask = keras.KerasTensor((None, 7, 11)), keras.KerasTensor((None, 3), "bool")
+    message = "`mask` must be boolean, of shape (batch, 7), because"
+    assert_refused(lambda: SPEC.check("layer", {"value": value, "mask": mask}), message)
 
 
 def test_arguments_that_are_not_given_are_not_checked():
@@ -65,96 +58,57 @@ def test_sizes_that_a_layer_was_built_for():
     )
 
 
-MISTAKES = {
-    "missing": (
-        {"value": None},
-        "`value` must be floating-point, of shape (2, memory steps, features); received None. "
-        "Call layer(query, value).",
-    ),
-    "a list": (
-        {"query": [QUERY, VALUE]},
-        "`query` must be floating-point, of shape (batch, steps, features) or (batch, features); "
-        "received [float64 of shape (2, 3, 5), float64 of shape (2, 7, 11)]. Call",
-    ),
-    "several memories": (
-        {"value": [QUERY, VALUE]},
-        "received [float64 of shape (2, 3, 5), float64 of shape (2, 7, 11)]. Several memories need "
-        "a MultiSource. Call",
-    ),
-    "a number": ({"query": 3}, "received 3. Call layer(query, value)."),
-    "vectors as ids": (
-        {"ids": QUERY[..., 0]},
-        "`ids` must be integer ids, of shape (2, 7), because `value` has 7 memory steps; received "
-        'float64 of shape (2, 3). Cast them: keras.ops.cast(ids, "int32"). Call',
-    ),
-    "ids as vectors": (
-        {"query": IDS},
-        "received int64 of shape (2, 7). Embed ids first: keras.layers.Embedding(vocabulary_size, "
-        'features)(ids). Cast other values: keras.ops.cast(query, "float32"). Call',
-    ),
-    "another rank": (
-        {"query": QUERY[0, 0]},
-        "`query` must be floating-point, of shape (batch, steps, features) or (batch, features); "
-        "received float64 of shape (5,). Call layer(query, value).",
-    ),
-    "another batch": (
-        {"value": np.ones((3, 7, 11))},
-        "`value` must be floating-point, of shape (2, memory steps, features), because `query` has "
-        "batch size 2; received float64 of shape (3, 7, 11). Call",
-    ),
-    "other steps": (
-        {"ids": np.ones((2, 6), int)},
-        "`ids` must be integer ids, of shape (2, 7), because `value` has 7 memory steps; received "
-        "int64 of shape (2, 6). Call",
-    ),
-    "unknown features": (
-        {"query": keras.KerasTensor((2, 3, None))},
-        "`query` must be floating-point, of shape (2, 3, features) or (2, features); received "
-        "float32 of shape (2, 3, None). Give the features to keras.Input. Call",
-    ),
-    "a mask as query": (
-        {"query": GOOD["mask"]},
-        "received bool of shape (2, 7). Pass a mask by its name: `mask` or `attention_mask`. Call",
-    ),
-    "ids as mask": (
-        {"mask": IDS},
-        "`mask` must be boolean, of shape (2, 7); received int64 of shape (2, 7). It is True where "
-        'a step is valid: compute it, such as ids != 0, or cast it: keras.ops.cast(mask, "bool").',
-    ),
-    "swapped axes of a mask": (
-        {"attention_mask": np.ones((7, 3), bool)},
-        "`attention_mask` must be boolean, of shape (3, 7) or (2, 3, 7), because `query` has 3 "
-        "steps; received bool of shape (7, 3). To mask only the memory, pass `value_mask`. Call",
-    ),
-}
+STEPS, EITHER = "(2, memory steps, features)", "(batch, steps, features) or (batch, features)"
+LISTED = "received [float64 of shape (2, 3, 5), float64 of shape (2, 7, 11)]. "
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-def test_an_error_says_what_was_given_what_was_expected_and_how_to_fix_it(name):
-    changes, message = MISTAKES[name]
-    assert_refused(lambda: checked(**changes), message)
-    (argument,) = changes
-    assert_refused(lambda: checked(**changes), f"layer: `{argument}` must be ", "; received ")
+@pytest.mark.parametrize(("name", "given", "message"), [
+    ("value", None, f"`value` must be floating-point, of shape {STEPS}; received None. "
+     "Call layer(query, value)."),
+    ("query", [QUERY, VALUE], f"`query` must be floating-point, of shape {EITHER}; {LISTED}Call"),
+    ("value", [QUERY, VALUE], LISTED + "Several memories need a MultiSource. Call"),
+    ("query", 3, "received 3. Call layer(query, value)."),
+    ("ids", QUERY[..., 0],
+     "`ids` must be integer ids, of shape (2, 7), because `value` has 7 memory steps; received "
+     'float64 of shape (2, 3). Cast them: keras.ops.cast(ids, "int32"). Call'),
+    ("query", IDS,
+     "received int64 of shape (2, 7). Embed ids first: keras.layers.Embedding(vocabulary_size, "
+     'features)(ids). Cast other values: keras.ops.cast(query, "float32"). Call'),
+    ("query", QUERY[0, 0], f"`query` must be floating-point, of shape {EITHER}; received float64 "
+     "of shape (5,). Call layer(query, value)."),
+    ("value", np.ones((3, 7, 11)), f"`value` must be floating-point, of shape {STEPS}, because "
+     "`query` has batch size 2; received float64 of shape (3, 7, 11). Call"),
+    ("ids", np.ones((2, 6), int), "`ids` must be integer ids, of shape (2, 7), because `value` "
+     "has 7 memory steps; received int64 of shape (2, 6). Call"),
+    ("query", keras.KerasTensor((2, 3, None)),
+     "`query` must be floating-point, of shape (2, 3, features) or (2, features); received "
+     "float32 of shape (2, 3, None). Give the features to keras.Input. Call"),
+    ("query", GOOD["mask"],
+     "received bool of shape (2, 7). Pass a mask by its name: `mask` or `attention_mask`. Call"),
+    ("mask", IDS, "`mask` must be boolean, of shape (2, 7); received int64 of shape (2, 7). It is "
+     "True where a step is valid: compute it, such as ids != 0, or cast it: "
+     'keras.ops.cast(mask, "bool").'),
+    ("attention_mask", np.ones((7, 3), bool),
+     "`attention_mask` must be boolean, of shape (3, 7) or (2, 3, 7), because `query` has 3 "
+     "steps; received bool of shape (7, 3). To mask only the memory, pass `value_mask`. Call"),
+])  # fmt: skip
+def test_an_error_says_what_was_given_what_was_expected_and_how_to_fix_it(name, given, message):
+    words = f"layer: `{name}` must be ", "; received "
+    assert_refused(lambda: checked(**{name: given}), message, *words)
 
 
 def test_shapes_are_checked_as_tensors_are():
     sizes = SPEC.check_shapes("layer", {"query": (None, 5), "value": (None, None, 11)})
     assert sizes == {"Dq": 5, "Dv": 11}
-    for shapes, message in (
-        (
-            {"query": (2, 3, 5), "value": None},
-            "`value` must be floating-point, of shape (2, memory steps, features); received None",
-        ),
-        (
-            {"query": [(2, 3, 5), (2, 7, 5)]},
-            "received [float32 of shape (2, 3, 5), float32 of shape (2, 7, 5)]",
-        ),
-        (
-            {"query": (2, 3, 5), "value": (2, 11)},
-            "of shape (2, memory steps, features); received float32 of shape (2, 11)",
-        ),
-        ({"query": (2, 3, None)}, "received float32 of shape (2, 3, None)"),
-    ):
+    received = "; received float32 of shape "
+    for query, value, message in (
+        ((2, 3, 5), None, f"`value` must be floating-point, of shape {STEPS}; received None"),
+        ([(2, 3, 5), (2, 7, 5)], VALUE.shape,
+         "received [float32 of shape (2, 3, 5), float32 of shape (2, 7, 5)]"),
+        ((2, 3, 5), (2, 11), f"of shape {STEPS}{received}(2, 11)"),
+        ((2, 3, None), VALUE.shape, f"{received}(2, 3, None)"),
+    ):  # fmt: skip
+        shapes = {"query": query, "value": value}
         assert_refused(lambda shapes=shapes: SPEC.check_shapes("layer", shapes), message)
 
 
@@ -175,12 +129,10 @@ DECLARED = [
 
 def documented(layer, name):
     """The kind and the shapes of an argument in the docstring of a layer."""
-    section = re.search(r"Call arguments:\n(.*?)\n\n", inspect.getdoc(layer) + "\n\n", re.S).group(
-        1
-    )
-    text = re.search(
-        rf"\b{name}: (.*?)(?=\.\s+\w+: |\n    ?\w+: |\n\w+[\w, ]*: |\Z)", section, re.S
-    )
+    text = inspect.getdoc(layer) + "\n\n"
+    (section,) = re.search(r"Call arguments:\n(.*?)\n\n", text, re.S).groups()
+    end = r"(?=\.\s+\w+: |\n    ?\w+: |\n\w+[\w, ]*: |\Z)"
+    text = re.search(rf"\b{name}: (.*?){end}", section, re.S)
     shapes = re.findall(r"`\(([^`()]*)\)`", text.group(1)) if text else []
     return text and text.group(1), {tuple(x.replace(",", " ").split()) for x in shapes}
 

@@ -283,29 +283,6 @@ class OutputOp(ProductOp):
         return self.activation(total)
 
 
-class AttentionOps:
-    """An attention, and the product of its `combine` if it is one.
-
-    Attributes:
-        ops: the ops of a step, by name.
-    """
-
-    def __init__(self, attention: DecoderAttention, memory: Memory, **options: Any) -> None:
-        product = attention._output_product()
-        self.output = None if product is None else OutputOp(*product)
-        options |= {"differentiated": True, "combine": product is None}
-        self.ops: dict[str, Op] = {"attention": AttentionOp(attention, memory, **options)}
-        if self.output is not None:
-            self.ops["output"] = self.output
-
-    def step(self, call, query, state, noise, position):
-        """Attend in one step. `call` calls an op by its name."""
-        attended = call("attention", query, state, noise, position)
-        if self.output is None:
-            return attended
-        return attended._replace(output=self.output.step(call, query, attended.output))
-
-
 class AttentionOp(AutomaticOp):
     """The attention of one step: `forward(params, query, state, noise, position)` is `Attended`.
 
@@ -345,8 +322,8 @@ class AttentionOp(AutomaticOp):
         memory = leaves((self.memory.key, self.memory.value, mask))
         return [*memory, *map(value_of, float_weights(self.attention))]
 
-    def step(self, call: None, *args: Nested) -> Attended:
-        """Attend in one step without a gradient of its own."""
+    def call(self, name: str, *args: Nested) -> Attended:
+        """Attend without a gradient of its own, in place of the `call` of `recur`."""
         return self.forward([], *args)[0]
 
     def forward(self, params, *args, residuals=None, calls=True):

@@ -37,7 +37,7 @@ from keras_attention.decoder._cells import (
     with_constant_weights,
 )
 from keras_attention.decoder._padding import cut_memory, pad_memory
-from keras_attention.decoder._step_ops import AttentionOp, AttentionOps, CellOps, runs_as_ops
+from keras_attention.decoder._step_ops import AttentionOp, CellOps, OutputOp, runs_as_ops
 from keras_attention.decoder.base_decoder import Decoder
 from keras_attention.ops.masks import Masks, zero_masked
 from keras_attention.ops.random import generator_states, scan_with_random_state
@@ -213,37 +213,40 @@ class AttentionRNN(Decoder):
     def _as_ops(self, inputs, memory, options):
         """Return a step and its ops, for `recur`; its dropout masks, and its inputs."""
         sequences, mask, position, noise = inputs
-        cell, attend = CellOps(self.cell, sequences, options["training"]), None
-        named_ops = cell.ops
+        cell, output = CellOps(self.cell, sequences, options["training"]), None
+        named_ops = dict(cell.ops)
         if self.attends_inside:
-            attention = AttentionOps(self.attention, memory, **options)
-            named_ops, attend = named_ops | attention.ops, attention.step
-        step = functools.partial(self._one_step, cell.step, attend)
+            product = self.attention._output_product()
+            if product is not None:
+                output = named_ops["output"] = OutputOp(*product)
+            options = options | {"differentiated": True, "combine": output is None}
+            named_ops["attention"] = AttentionOp(self.attention, memory, **options)
+        step = functools.partial(self._one_step, cell.step, self.attends_inside, output)
         position = position if self.attention.uses_position else None
         return step, named_ops, cell.dropout, (None, mask, position, noise)
 
     def _run_any_cell(self, inputs, memory, carry, options):
         """Run a loop over any cell, which the backend differentiates."""
-        attend = AttentionOp(self.attention, memory, **options).step
-        attend = attend if self.attends_inside else None
-        step = functools.partial(self._one_step, self._call_cell, attend, None)
+        call = AttentionOp(self.attention, memory, **options).call
+        step = functools.partial(self._one_step, self._call_cell, self.attends_inside, None, call)
         loop = functools.partial(scan_with_random_state, step, carry, inputs, self, self.unroll)
         batch, features = ops.shape(inputs[0])[1:]
         with dropout_masks(self.cell, batch, features + self._input_feed_size):
             return with_constant_weights(self, loop)
 
     def _step(self, inputs, state, memory):
-        parts = self._call_cell, AttentionOp(self.attention, memory).step, None
+        parts = self._call_cell, True, None, AttentionOp(self.attention, memory).call
         x = inputs, None, state.position, None
         (cells, fed, last), (output, weights) = self._one_step(*parts, state[:3], x)
         return output, DecoderState(cells, fed, last, state.position + 1), weights
 
-    def _one_step(self, cell, attend, call, carry, inputs, dropout=None):
+    def _one_step(self, cell, attends, product, call, carry, inputs, dropout=None):
         """Run one step of the equation in the docstring; a masked step keeps its carry.
 
         Args:
-            cell, attend: run the cell and the attention, or None to attend after the loop.
-            call: calls an op by its name, for `cell` and `attend` that are made of ops.
+            cell: runs one step of the cells. attends: whether the attention runs in the loop.
+            product: the `OutputOp` of the attention, or None.
+            call: calls an op by its name.
             carry: the states of the cells, the input feed and the state of the attention.
             inputs: x, its mask, its position, and the noise of the attention.
             dropout: the dropout masks of the ops.
@@ -252,13 +255,15 @@ class AttentionRNN(Decoder):
         output = attended = weights = None
         if self.query == "current":
             output, cells = cell(call, x, fed, cells, dropout)
-        if attend is not None:
+        if attends:
             query = output if self.query == "current" else query_of(self.cell, cells)
-            attended, state, weights = attend(call, query, state, noise, position)
+            attended, state, weights = call("attention", query, state, noise, position)
+            if product is not None:
+                attended = product.step(call, query, attended)
         if self.query == "previous":
             output, cells = cell(call, x, attended, cells, dropout)
         new = cells, attended if self.input_feeding else None, state
-        output = output if attend is None else self._joined(output, attended)
+        output = self._joined(output, attended) if attends else output
         return new if mask is None else where_valid(mask, new, carry), (output, weights)
 
     def _call_cell(self, call, inputs, feed, states, dropout=None):

@@ -50,7 +50,6 @@ class Argument:
     """A call argument of shape (batch, *steps, features).
 
     Those whose names end in a number, such as "value 0" and "value 1", are the items of a list.
-
     With steps it is made of embedded words, whose padding is masked. The last number of steps
     counts words, the ones before it count groups of words. Without features the layer takes the
     ids themselves, and the id 0 is padding.
@@ -123,28 +122,21 @@ class Case:
 
     def shapes(self, batch, known=True, more=0):
         """The shapes of the arguments, with `more` steps than usual where steps are not fixed."""
+        more, known = more * (not self.fixed), known or self.fixed
         return [
-            (
-                batch,
-                *(
-                    step + more * (not self.fixed) if known or self.fixed else None
-                    for step in a.steps
-                ),
-                *a.size,
-            )
+            (batch, *(step + more if known else None for step in a.steps), *a.size)
             for a in self.arguments
         ]
 
     def tensors(self, batch, more=0):
         """Arrays to call the layer itself on, without padding."""
-        return [
-            np.random.default_rng(n).integers(1, VOCABULARY, shape).astype(argument.dtype)
-            if argument.features is None
-            else (self.scale * normal(n, *shape, dtype=argument.dtype)).astype(argument.dtype)
-            for n, (argument, shape) in enumerate(
-                zip(self.arguments, self.shapes(batch, more=more), strict=True)
-            )
-        ]
+        made = []
+        for n, shape in enumerate(self.shapes(batch, more=more)):
+            ids = np.random.default_rng(n).integers(1, VOCABULARY, shape)
+            dtype = self.arguments[n].dtype
+            floats = self.scale * normal(n, *shape, dtype="float32")
+            made.append((ids if dtype == "int32" else floats).astype(dtype))
+        return made
 
     def symbols(self):
         shapes = self.shapes(None, known=False)
@@ -253,7 +245,7 @@ def sequential(*makers):
 
 TQ, TK, DQ, DV = 3, 7, 5, 11
 QUERY, STEP = Argument("query", (TQ,), DQ), Argument("query", (), DQ)
-VALUE = Argument("value", (TK,), DV)
+VALUE, VALUE_Q = Argument("value", (TK,), DV), Argument("value", (TK,), DQ)
 VALUES = Argument("value 0", (TK,), DV), Argument("value 1", (5,), 2)
 CONTEXT, QUESTION = Argument("context", (TK,), DQ), Argument("query", (TQ,), DQ)
 SEQUENCES, MEMORY = Argument("sequences", (TQ,), DQ), Argument("memory", (TK,), DV)
@@ -261,570 +253,217 @@ MEMORIES = Argument("memory 0", (TK,), DV), Argument("memory 1", (5,), 2)
 STORY, ASKED = Argument("story", (5, 7), None), Argument("question", (3,), None)
 WORDS, SENTENCES = Argument("inputs", (TK,), DV), Argument("inputs", (TQ, TK), DQ)
 
-CASES = {
-    "bahdanau with keys": Case(
-        BahdanauAttention,
-        {"units": 13},
-        (QUERY, VALUE, Argument("key", (TK,), 2)),
-        ((TQ, TK),),
-        masked_like="query",
-    ),
-    "bahdanau, all options": Case(
-        BahdanauAttention,
-        {
-            "units": 13,
-            "use_bias": True,
-            "weight_norm": True,
-            "normalizer": "sparsemax",
-            "dropout": 0.2,
-            "seed": 3,
-        },
-        (QUERY, VALUE),
-        ((TQ, TK),),
-        masked_like="query",
-        first=True,
-    ),
-    "bahdanau, one step": Case(BahdanauAttention, {"units": 13}, (STEP, VALUE), ((TK,),)),
-    "luong general": Case(
-        LuongAttention,
-        {"score_mode": "general"},
-        (QUERY, VALUE),
-        ((TQ, TK),),
-        masked_like="query",
-        exported=True,
-    ),
-    "luong concat local-m": Case(
-        LuongAttention,
-        {"score_mode": "concat", "alignment": "local-m", "half_width": 2},
-        (QUERY, VALUE),
-        ((TQ, TK),),
-        masked_like="query",
-    ),
-    "luong location, one step": Case(
-        LuongAttention, {"score_mode": "location", "max_length": 17}, (STEP, VALUE), ((TK,),)
-    ),
-    "luong dot local-p, all options": Case(
-        LuongAttention,
-        {
-            "score_mode": "dot",
-            "alignment": "local-p",
-            "half_width": 2,
-            "units": 13,
-            "normalizer": "sparsemax",
-            "dropout": 0.2,
-            "seed": 3,
-        },
-        (QUERY, Argument("value", (TK,), DQ)),
-        ((TQ, TK),),
-        masked_like="query",
-        reads_zeros=False,
-        first=True,
-    ),
-    **{
-        name: Case(
-            layer,
-            # Padding is at both ends, so no window but one as wide as the memory has all of it.
-            {"units": 13, **options, "half_width": 2, "dropout": 0.2, "seed": 3},
-            (QUERY, VALUE),
-            ((TQ, TK),),
-            masked_like="query",
-            first=True,
-            exported=True,
-        )
-        for name, layer, options in (
-            (
-                "location-sensitive",
-                LocationSensitiveAttention,
-                {"filters": 2, "kernel_size": 3, "cumulative": False, "use_bias": False}
-                | {"normalizer": "entmax15"},
-            ),
-            (
-                "coverage",
-                CoverageAttention,
-                {"loss_weight": 0.5, "use_bias": False, "normalizer": "softmax"},
-            ),
-            (
-                "monotonic",
-                MonotonicAttention,
-                {
-                    "mode": "hard",
-                    "noise": 0.5,
-                    "chunk_size": 2,
-                    "initial_offset": 0.5,
-                    "initial_gain": 0.5,
-                    "use_bias": True,
-                }
-                | {"normalizer": "softmax"},
-            ),
-            (
-                "stepwise monotonic",
-                StepwiseMonotonicAttention,
-                {"hard": True, "noise": 0.5, "temperature": 0.5, "keep_last": True}
-                | {"initial_offset": 0.5, "initial_gain": 0.5, "use_bias": True}
-                | {"normalizer": "softmax"},
-            ),
-            (
-                "forward",
-                ForwardAttention,
-                {"transition_agent": True, "use_bias": False, "normalizer": "softmax"},
-            ),
-            (
-                "gmm",
-                GMMAttention,
-                {"components": 2, "version": "V2", "initial_step": 1.0, "initial_width": 10.0}
-                | {"normalizer": "softmax"},
-            ),
-            (
-                "dynamic convolution",
-                DynamicConvolutionAttention,
-                {"filters": 2, "kernel_size": 3, "prior_length": 4, "alpha": 0.2, "beta": 0.7}
-                | {"normalizer": "softmax"},
-            ),
-        )
-    },
-    "heads": Case(
-        MultiHead,
-        {"num_heads": 3, "normalizer": "softmax", "dropout": 0.0, "seed": None},
-        (QUERY, VALUE),
-        ((TQ, TK),),
-        {"attention": part(BahdanauAttention, 2, dropout=0.2, seed=3)},
-        masked_like="query",
-        first=True,
-        exported=True,
-    ),
-    "heads with a state": Case(
-        MultiHead,
-        {"num_heads": 2},
-        (QUERY, VALUE),
-        ((TQ, TK),),
-        {"attention": part(LocationSensitiveAttention, 13, 2, 3, half_width=2)},
-        masked_like="query",
-        exported=True,
-    ),
-    "heads, one step": Case(
-        MultiHead,
-        {"num_heads": 2},
-        (STEP, VALUE),
-        ((TK,),),
-        {"attention": part(LuongAttention, "general", "local-p", half_width=2, units=13)},
-        reads_zeros=False,
-    ),
-    "sources": Case(
-        MultiSource,
-        {"normalizer": "softmax", "dropout": 0.0, "seed": None},
-        (QUERY, *VALUES),
-        ((TQ, TK), (TQ, 5)),
-        {
-            "attentions": cells(
-                part(BahdanauAttention, 13, dropout=0.2, seed=3), part(LuongAttention, "general")
-            )
-        },
-        masked_like="query",
-        first=True,
-        exported=True,
-    ),
-    "sources with a state": Case(
-        MultiSource,
-        {},
-        (QUERY, *VALUES),
-        ((TQ, TK), (TQ, 5)),
-        {
-            "attentions": cells(
-                part(LuongAttention, "general", "local-p", half_width=2, units=3),
-                part(LocationSensitiveAttention, 13, 2, 3, half_width=2),
-            )
-        },
-        masked_like="query",
-        reads_zeros=False,
-        exported=True,
-    ),
-    "sources, one step": Case(
-        MultiSource,
-        {},
-        (STEP, *VALUES),
-        ((TK,), (5,)),
-        {
-            "attentions": cells(
-                heads(BahdanauAttention, 13), part(LuongAttention, "location", max_length=17)
-            )
-        },
-    ),
-    "flow": Case(
-        BiDAFAttentionFlow,
-        {},
-        (CONTEXT, QUESTION),
-        ((TK, TQ), (TK,)),
-        memory="query",
-        masked_like="context",
-        reads_zeros=False,
-        first=True,
-        exported=True,
-    ),
-    "flow, context to query, all options": Case(
-        BiDAFAttentionFlow,
-        {"query_to_context": False, "normalizer": "sparsemax", "dropout": 0.2, "seed": 3},
-        (CONTEXT, QUESTION),
-        ((TK, TQ),),
-        memory="query",
-        masked_like="context",
-        reads_zeros=False,
-    ),
-    "flow, query to context": Case(
-        BiDAFAttentionFlow,
-        {"context_to_query": False},
-        # With few steps one could win every maximum, and query_vector would have no gradient.
-        (Argument("context", (13,), DQ), Argument("query", (11,), DQ)),
-        ((13, 11), (13,)),
-        memory="query",
-        masked_like="context",
-        reads_zeros=False,
-    ),
-    "decoder": Case(
-        AttentionRNN,
-        {"query": "previous", "output_mode": "attention"},
-        (SEQUENCES, MEMORY),
-        ((TQ, TK),),
-        {"cell": cell(layers.GRUCell, 13), "attention": part(BahdanauAttention, 2)},
-        memory="memory",
-        masked_like="sequences",
-        first=True,
-        exported=True,
-    ),
-    "decoder, stacked, input feeding": Case(
-        AttentionRNN,
-        {"query": "current", "input_feeding": True, "output_mode": "concat", "return_state": True},
-        (SEQUENCES, MEMORY),
-        ((TQ, TK),),
-        {
-            "cell": cells(cell(layers.LSTMCell, 13), cell(layers.GRUCell, 2)),
-            "attention": part(LuongAttention, "general", "local-p", half_width=2, units=13),
-        },
-        memory="memory",
-        reads_zeros=False,
-        masked_like="sequences",
-    ),
-    "decoder, residual cells": Case(
-        AttentionRNN,
-        {"query": "previous", "return_state": True},
-        (SEQUENCES, MEMORY),
-        ((TQ, TK),),
-        {
-            "cell": residual(cell(layers.LSTMCell, 13), cell(layers.GRUCell, 13)),
-            "attention": part(BahdanauAttention, 2),
-        },
-        memory="memory",
-        reads_zeros=False,
-        masked_like="sequences",
-    ),
-    "decoder, an attention with a state": Case(
-        AttentionRNN,
-        {"query": "current", "input_feeding": True, "return_state": True},
-        (SEQUENCES, MEMORY),
-        ((TQ, TK),),
-        {"cell": cell(layers.GRUCell, 13), "attention": part(PastWeightsAttention)},
-        memory="memory",
-        masked_like="sequences",
-    ),
-    "decoder, heads with a state": Case(
-        AttentionRNN,
-        {"query": "previous"},
-        (SEQUENCES, MEMORY),
-        ((TQ, TK),),
-        {"cell": cell(layers.GRUCell, 13), "attention": heads(LocationSensitiveAttention, 2, 2, 3)},
-        memory="memory",
-        reads_zeros=False,
-        masked_like="sequences",
-        exported=True,
-    ),
-    "decoder, several memories": Case(
-        AttentionRNN,
-        {"query": "previous"},
-        (SEQUENCES, *MEMORIES),
-        ((TQ, TK), (TQ, 5)),
-        {
-            "cell": cell(layers.GRUCell, 13),
-            "attention": sources(
-                part(BahdanauAttention, 2), part(LocationSensitiveAttention, 13, 2, 3)
-            ),
-        },
-        memory="memory",
-        reads_zeros=False,
-        masked_like="sequences",
-        exported=True,
-    ),
-    "decoder, unrolled": Case(
-        AttentionRNN,
-        {"query": "current", "unroll": True, "return_state": True},
-        (SEQUENCES, MEMORY),
-        ((TQ, TK),),
-        {
-            "cell": cell(layers.LSTMCell, 13),
-            "attention": part(LuongAttention, "concat", "local-m", half_width=2),
-        },
-        memory="memory",
-        masked_like="sequences",
-        fixed=True,
-    ),
-    "stack of layers": Case(
-        DecoderStack,
-        {},
-        (SEQUENCES, MEMORY),
-        ((TQ, TK),),
-        {
-            "rnns": cells(*(recurrent(layers.LSTM, 13) for _ in range(3))),
-            "attention": part(BahdanauAttention, 2),
-        },
-        memory="memory",
-        reads_zeros=False,
-        masked_like="sequences",
-        first=True,
-        exported=True,
-    ),
-    "pooling": Case(
-        AttentionPooling, {"units": 13}, (WORDS,), ((TK,),), memory="inputs", exported=True
-    ),
-    "pooling, all options": Case(
-        AttentionPooling,
-        {
-            "units": 13,
-            "gated": True,
-            "rows": 3,
-            "temperature": 0.5,
-            "penalty": 0.1,
-            "normalizer": "normalized_sigmoid",
-            "dropout": 0.2,
-            "seed": 3,
-        },
-        (WORDS,),
-        ((3, TK),),
-        memory="inputs",
-        first=True,
-        exported=True,
-    ),
-    "hierarchical": Case(
-        HierarchicalAttention,
-        {"units": 13},
-        (SENTENCES,),
-        ((TQ, TK), (TQ,)),
-        memory="inputs",
-        first=True,
-        exported=True,
-    ),
-    "hierarchical, all options": Case(
-        HierarchicalAttention,
-        {
-            "units": 13,
-            "sentence_units": 2,
-            "normalizer": "sparsemax",
-            "dropout": 0.2,
-            "seed": 3,
-        },
-        (SENTENCES,),
-        ((TQ, TK), (TQ,)),
-        {"word_encoder": both_ways(2), "sentence_encoder": both_ways(3)},
-        memory="inputs",
-    ),
-    "hierarchical, models as encoders": Case(
-        HierarchicalAttention,
-        {"units": 13},
-        (SENTENCES,),
-        ((TQ, TK), (TQ,)),
-        {
-            "word_encoder": functional(2, DQ),
-            "sentence_encoder": sequential(part(layers.Dense, 11, "tanh"), gru(3)),
-        },
-        memory="inputs",
-    ),
-    "target": Case(
-        TargetAttention,
-        {"units": 13, "normalizer": "none", "dropout": 0.2, "seed": 3},
-        (QUERY, Argument("value", (TK,), DV), Argument("key", (TK,), DQ)),
-        ((TQ, TK),),
-        masked_like="query",
-        scale=0.5,
-        first=True,
-        exported=True,
-    ),
-    "target, sigmoid, one step": Case(
-        TargetAttention,
-        {"units": 13, "normalizer": "sigmoid"},
-        (STEP, Argument("value", (TK,), DQ)),
-        ((TK,),),
-        scale=0.5,
-    ),
-    "target, softmax": Case(
-        TargetAttention,
-        {"units": 13, "normalizer": "softmax"},
-        (QUERY, Argument("value", (TK,), DQ)),
-        ((TQ, TK),),
-        masked_like="query",
-    ),
-    "retain": Case(
-        RETAIN,
-        {"units": 13, "classes": 3},
-        (WORDS,),
-        ((TK,),),
-        memory="inputs",
-        reads_zeros=False,
-        first=True,
-        exported=True,
-    ),
-    "retain, unrolled": Case(
-        RETAIN,
-        {"units": 13, "unroll": True},
-        (WORDS,),
-        ((TK,),),
-        memory="inputs",
-        reads_zeros=False,
-        fixed=True,
-    ),
-    "features": Case(
-        FeatureAttention,
-        {"units": 13},
-        (WORDS,),
-        ((TK, DV),),
-        {"cell": cell(layers.LSTMCell, 2)},
-        memory="inputs",
-        masked_like="inputs",
-        masked_axis=-2,
-        fixed=True,
-        first=True,
-    ),
-    "features, all options": Case(
-        FeatureAttention,
-        {"units": 13, "use_bias": False, "normalizer": "sparsemax", "unroll": True},
-        (WORDS,),
-        ((TK, DV),),
-        {"cell": residual(cell(layers.GRUCell, 3), cell(layers.LSTMCell, 3))},
-        memory="inputs",
-        masked_like="inputs",
-        masked_axis=-2,
-        fixed=True,
-    ),
-    "memory hop": Case(
-        MemoryHop,
-        {"update": "add"},
-        (STEP, Argument("value", (TK,), DQ), Argument("key", (TK,), DQ)),
-        ((TK,),),
-        reads_zeros=False,
-    ),
-    "memory hop, all options": Case(
-        MemoryHop,
-        {
-            "update": "linear",
-            "normalizer": "sparsemax",
-            "dropout": 0.2,
-            "seed": 3,
-        },
-        (QUERY, Argument("value", (TK,), DQ)),
-        ((TQ, TK),),
-        masked_like="query",
-        reads_zeros=False,
-        scale=0.25,
-        first=True,
-    ),
-    "memory network": Case(
-        MemoryNetwork,
-        {"vocabulary_size": VOCABULARY, "units": 13},
-        (STORY, ASKED),
-        ((3, 5),),
-        memory="story",
-        reads_zeros=False,
-        scale=0.2,
-        first=True,
-        exported=True,
-    ),
-    "memory network, all options": Case(
-        MemoryNetwork,
-        {
-            "vocabulary_size": VOCABULARY,
-            "units": 13,
-            "hops": 2,
-            "tying": "layerwise",
-            "position_encoding": 4,
-            "memory_size": 4,
-            "null_memories": True,
-        },
-        (STORY, ASKED),
-        ((2, 5),),
-        memory="story",
-        reads_zeros=False,
-        scale=0.2,
-    ),
-}
-# Choices of an argument that change an exported program; their other duties are tested above.
+
+def attends(layer, options, value=VALUE, key=(), **more):
+    """A layer that is called with a sequence of queries."""
+    more = {"masked_like": "query", "scores": ((TQ, TK),), **more}
+    return Case(layer, options, (QUERY, *(value if value is VALUES else (value, *key))), **more)
+
+
+def steps(layer, options, value=VALUE, key=(), scores=((TK,),), **more):
+    """A layer that is called with one query."""
+    values = value if value is VALUES else (value, *key)
+    return Case(layer, options, (STEP, *values), scores, **more)
+
+
+def flows(options, scores, arguments=(CONTEXT, QUESTION), **more):
+    more = {"memory": "query", "masked_like": "context", "reads_zeros": False, **more}
+    return Case(BiDAFAttentionFlow, options, arguments, scores, **more)
+
+
+def decodes(options, cell, attention, memories=(MEMORY,), **more):
+    parts = {"cell": cell, "attention": attention}
+    more = {"memory": "memory", "masked_like": "sequences", **more}
+    scores = ((TQ, TK), (TQ, 5))[: len(memories)]
+    return Case(AttentionRNN, options, (SEQUENCES, *memories), scores, parts, **more)
+
+
+def pools(layer, options, scores=((TK,),), inputs=WORDS, **more):
+    return Case(layer, options, (inputs,), scores, memory="inputs", **more)
+
+
+def documents(options, **more):
+    scores = (TQ, TK), (TQ,)
+    return pools(HierarchicalAttention, {"units": 13, **options}, scores, SENTENCES, **more)
+
+
+def series(options, cell, **more):
+    more = {"fixed": True, "masked_like": "inputs", "masked_axis": -2, **more}
+    options = {"units": 13, **options}
+    return pools(FeatureAttention, options, ((TK, DV),), parts={"cell": cell}, **more)
+
+
+def answers(options, hops, **more):
+    options = {"vocabulary_size": VOCABULARY, "units": 13, **options}
+    more = {"memory": "story", "reads_zeros": False, "scale": 0.2, **more}
+    return Case(MemoryNetwork, options, (STORY, ASKED), ((hops, 5),), **more)
+
+
+KEY_Q, KEY_2 = Argument("key", (TK,), DQ), Argument("key", (TK,), 2)
+DROPOUT = {"dropout": 0.2, "seed": 3}
+LOCAL_P = {"alignment": "local-p", "half_width": 2, "units": 13}
+ATTENTION_2, GENERAL = part(BahdanauAttention, 2), part(LuongAttention, "general")
+GENERAL_P = part(LuongAttention, "general", **LOCAL_P)
+GRU, LSTM = cell(layers.GRUCell, 13), cell(layers.LSTMCell, 13)
+FIRST = {"first": True, "exported": True}
+NO_ZEROS = {"reads_zeros": False}
+# Choices of an argument that change an exported program; their other duties are tested elsewhere.
 EXPORTED = {"exported": True, "duties": False}
-CASES |= {
-    "bahdanau": Case(BahdanauAttention, {"units": 13}, (QUERY, VALUE), ((TQ, TK),), **EXPORTED),
-    "bahdanau, sparsemax": Case(
+# Attentions with a state, and all their options.
+STATES = {
+    "location-sensitive": (LocationSensitiveAttention, {
+        "filters": 2, "kernel_size": 3, "cumulative": False, "use_bias": False,
+        "normalizer": "entmax15"}),
+    "coverage": (CoverageAttention, {
+        "loss_weight": 0.5, "use_bias": False, "normalizer": "softmax"}),
+    "monotonic": (MonotonicAttention, {
+        "mode": "hard", "noise": 0.5, "chunk_size": 2, "initial_offset": 0.5, "initial_gain": 0.5,
+        "use_bias": True, "normalizer": "softmax"}),
+    "stepwise monotonic": (StepwiseMonotonicAttention, {
+        "hard": True, "noise": 0.5, "temperature": 0.5, "keep_last": True, "initial_offset": 0.5,
+        "initial_gain": 0.5, "use_bias": True, "normalizer": "softmax"}),
+    "forward": (ForwardAttention, {
+        "transition_agent": True, "use_bias": False, "normalizer": "softmax"}),
+    "gmm": (GMMAttention, {
+        "components": 2, "version": "V2", "initial_step": 1.0, "initial_width": 10.0,
+        "normalizer": "softmax"}),
+    "dynamic convolution": (DynamicConvolutionAttention, {
+        "filters": 2, "kernel_size": 3, "prior_length": 4, "alpha": 0.2, "beta": 0.7,
+        "normalizer": "softmax"}),
+}  # fmt: skip
+CASES = {
+    "bahdanau with keys": attends(BahdanauAttention, {"units": 13}, key=(KEY_2,)),
+    "bahdanau, all options": attends(
         BahdanauAttention,
-        {"units": 13, "normalizer": "sparsemax"},
-        (QUERY, VALUE),
-        ((TQ, TK),),
-        **EXPORTED,
-    ),
-    **{
-        f"luong {name}": Case(LuongAttention, options, (QUERY, value), ((TQ, TK),), **EXPORTED)
-        for name, options, value in (
-            ("dot", {"score_mode": "dot"}, Argument("value", (TK,), DQ)),
-            ("concat", {"score_mode": "concat"}, VALUE),
-            ("location", {"score_mode": "location", "max_length": 17}, VALUE),
-            ("general local-m", {"alignment": "local-m", "half_width": 1}, VALUE),
-            ("general local-p", {"alignment": "local-p", "half_width": 1}, VALUE),
-        )
-    },
-    "hierarchical, recurrent encoders": Case(
-        HierarchicalAttention,
-        {"units": 13},
-        (SENTENCES,),
-        ((TQ, TK), (TQ,)),
-        {"word_encoder": both_ways(3), "sentence_encoder": both_ways(3)},
-        memory="inputs",
-        **EXPORTED,
-    ),
-    "features, unrolled": Case(
-        FeatureAttention,
-        {"units": 13, "unroll": True},
-        (WORDS,),
-        ((TK, DV),),
-        {"cell": cell(layers.LSTMCell, 2)},
-        memory="inputs",
-        fixed=True,
-        **EXPORTED,
-    ),
-    "memory hop without keys": Case(
-        MemoryHop, {}, (STEP, Argument("value", (TK,), DQ)), ((TK,),), **EXPORTED
-    ),
-    "decoder, input feeding": Case(
-        AttentionRNN,
-        {"input_feeding": True},
-        (SEQUENCES, MEMORY),
-        ((TQ, TK),),
-        {"cell": cell(layers.LSTMCell, 13), "attention": part(LuongAttention, units=3)},
-        memory="memory",
-        **EXPORTED,
-    ),
-}
+        {"units": 13, "use_bias": True, "weight_norm": True, "normalizer": "sparsemax", **DROPOUT},
+        first=True),
+    "bahdanau, one step": steps(BahdanauAttention, {"units": 13}),
+    "luong general": attends(LuongAttention, {"score_mode": "general"}, exported=True),
+    "luong concat local-m": attends(
+        LuongAttention, {"score_mode": "concat", "alignment": "local-m", "half_width": 2}),
+    "luong location, one step": steps(
+        LuongAttention, {"score_mode": "location", "max_length": 17}),
+    "luong dot local-p, all options": attends(
+        LuongAttention, {"score_mode": "dot", **LOCAL_P, "normalizer": "sparsemax", **DROPOUT},
+        VALUE_Q, first=True, **NO_ZEROS),
+    # Padding is at both ends, so no window but one as wide as the memory has all of it.
+    **{name: attends(layer, {"units": 13, **options, "half_width": 2, **DROPOUT}, **FIRST)
+       for name, (layer, options) in STATES.items()},
+    "heads": attends(
+        MultiHead, {"num_heads": 3, "normalizer": "softmax", "dropout": 0.0, "seed": None},
+        parts={"attention": part(BahdanauAttention, 2, **DROPOUT)}, **FIRST),
+    "heads with a state": attends(
+        MultiHead, {"num_heads": 2},
+        parts={"attention": part(LocationSensitiveAttention, 13, 2, 3, half_width=2)},
+        exported=True),
+    "heads, one step": steps(
+        MultiHead, {"num_heads": 2}, parts={"attention": GENERAL_P}, **NO_ZEROS),
+    "sources": attends(
+        MultiSource, {"normalizer": "softmax", "dropout": 0.0, "seed": None},
+        VALUES, scores=((TQ, TK), (TQ, 5)),
+        parts={"attentions": cells(part(BahdanauAttention, 13, **DROPOUT), GENERAL)}, **FIRST),
+    "sources with a state": attends(
+        MultiSource, {}, VALUES, scores=((TQ, TK), (TQ, 5)),
+        parts={"attentions": cells(
+            part(LuongAttention, "general", "local-p", half_width=2, units=3),
+            part(LocationSensitiveAttention, 13, 2, 3, half_width=2))},
+        exported=True, **NO_ZEROS),
+    "sources, one step": steps(
+        MultiSource, {}, VALUES, scores=((TK,), (5,)),
+        parts={"attentions": cells(
+            heads(BahdanauAttention, 13), part(LuongAttention, "location", max_length=17))}),
+    "flow": flows({}, ((TK, TQ), (TK,)), **FIRST),
+    "flow, context to query, all options": flows(
+        {"query_to_context": False, "normalizer": "sparsemax", **DROPOUT}, ((TK, TQ),)),
+    # With few steps one could win every maximum, and query_vector would have no gradient.
+    "flow, query to context": flows(
+        {"context_to_query": False}, ((13, 11), (13,)),
+        (Argument("context", (13,), DQ), Argument("query", (11,), DQ))),
+    "decoder": decodes(
+        {"query": "previous", "output_mode": "attention"}, GRU, ATTENTION_2, **FIRST),
+    "decoder, stacked, input feeding": decodes(
+        {"query": "current", "input_feeding": True, "output_mode": "concat", "return_state": True},
+        cells(LSTM, cell(layers.GRUCell, 2)), GENERAL_P, **NO_ZEROS),
+    "decoder, residual cells": decodes(
+        {"query": "previous", "return_state": True}, residual(LSTM, GRU), ATTENTION_2, **NO_ZEROS),
+    "decoder, an attention with a state": decodes(
+        {"query": "current", "input_feeding": True, "return_state": True},
+        GRU, part(PastWeightsAttention)),
+    "decoder, heads with a state": decodes(
+        {"query": "previous"}, GRU, heads(LocationSensitiveAttention, 2, 2, 3),
+        exported=True, **NO_ZEROS),
+    "decoder, several memories": decodes(
+        {"query": "previous"}, GRU,
+        sources(ATTENTION_2, part(LocationSensitiveAttention, 13, 2, 3)),
+        MEMORIES, exported=True, **NO_ZEROS),
+    "decoder, unrolled": decodes(
+        {"query": "current", "unroll": True, "return_state": True},
+        LSTM, part(LuongAttention, "concat", "local-m", half_width=2), fixed=True),
+    "stack of layers": Case(
+        DecoderStack, {}, (SEQUENCES, MEMORY), ((TQ, TK),),
+        {"rnns": cells(*[recurrent(layers.LSTM, 13)] * 3), "attention": ATTENTION_2},
+        memory="memory", masked_like="sequences", **NO_ZEROS, **FIRST),
+    "pooling": pools(AttentionPooling, {"units": 13}, exported=True),
+    "pooling, all options": pools(
+        AttentionPooling,
+        {"units": 13, "gated": True, "rows": 3, "temperature": 0.5, "penalty": 0.1,
+         "normalizer": "normalized_sigmoid", **DROPOUT},
+        ((3, TK),), **FIRST),
+    "hierarchical": documents({}, **FIRST),
+    "hierarchical, all options": documents(
+        {"sentence_units": 2, "normalizer": "sparsemax", **DROPOUT},
+        parts={"word_encoder": both_ways(2), "sentence_encoder": both_ways(3)}),
+    "hierarchical, models as encoders": documents(
+        {}, parts={
+            "word_encoder": functional(2, DQ),
+            "sentence_encoder": sequential(part(layers.Dense, 11, "tanh"), gru(3))}),
+    "target": attends(
+        TargetAttention, {"units": 13, "normalizer": "none", **DROPOUT}, key=(KEY_Q,),
+        scale=0.5, **FIRST),
+    "target, sigmoid, one step": steps(
+        TargetAttention, {"units": 13, "normalizer": "sigmoid"}, VALUE_Q, scale=0.5),
+    "target, softmax": attends(TargetAttention, {"units": 13, "normalizer": "softmax"}, VALUE_Q),
+    "retain": pools(RETAIN, {"units": 13, "classes": 3}, **NO_ZEROS, **FIRST),
+    "retain, unrolled": pools(RETAIN, {"units": 13, "unroll": True}, fixed=True, **NO_ZEROS),
+    "features": series({}, cell(layers.LSTMCell, 2), first=True),
+    "features, all options": series(
+        {"use_bias": False, "normalizer": "sparsemax", "unroll": True},
+        residual(cell(layers.GRUCell, 3), cell(layers.LSTMCell, 3))),
+    "memory hop": steps(MemoryHop, {"update": "add"}, VALUE_Q, (KEY_Q,), **NO_ZEROS),
+    "memory hop, all options": attends(
+        MemoryHop, {"update": "linear", "normalizer": "sparsemax", **DROPOUT}, VALUE_Q,
+        scale=0.25, first=True, **NO_ZEROS),
+    "memory network": answers({}, 3, **FIRST),
+    "memory network, all options": answers(
+        {"hops": 2, "tying": "layerwise", "position_encoding": 4, "memory_size": 4,
+         "null_memories": True}, 2),
+    "bahdanau": attends(BahdanauAttention, {"units": 13}, **EXPORTED),
+    "bahdanau, sparsemax": attends(
+        BahdanauAttention, {"units": 13, "normalizer": "sparsemax"}, **EXPORTED),
+    **{f"luong {name}": attends(LuongAttention, options, value, **EXPORTED)
+       for name, options, value in (
+           ("dot", {"score_mode": "dot"}, VALUE_Q),
+           ("concat", {"score_mode": "concat"}, VALUE),
+           ("location", {"score_mode": "location", "max_length": 17}, VALUE),
+           ("general local-m", {"alignment": "local-m", "half_width": 1}, VALUE),
+           ("general local-p", {"alignment": "local-p", "half_width": 1}, VALUE))},
+    "hierarchical, recurrent encoders": documents(
+        {}, parts={"word_encoder": both_ways(3), "sentence_encoder": both_ways(3)}, **EXPORTED),
+    "features, unrolled": series({"unroll": True}, cell(layers.LSTMCell, 2), **EXPORTED),
+    "memory hop without keys": steps(MemoryHop, {}, VALUE_Q, **EXPORTED),
+    "decoder, input feeding": decodes(
+        {"input_feeding": True}, LSTM, part(LuongAttention, units=3), **EXPORTED),
+}  # fmt: skip
 
 
 def parameters(name, is_fast=lambda case: True):
     """Cases, or their names, as parameters. Others than the fast ones are slow or exhaustive."""
-
-    def marks(case):
-        return [] if is_fast(case) else [slow_or_exhaustive(case)]
-
-    return pytest.mark.parametrize(
-        name,
-        [
-            pytest.param(
-                key if name == "name" else case,
-                id=key,
-                marks=marks(case),
-            )
-            for key, case in CASES.items()
-            if case.duties
-        ],
-    )
+    values = []
+    for key, case in CASES.items():
+        if case.duties:
+            marks = [] if is_fast(case) else [slow_or_exhaustive(case)]
+            values.append(pytest.param(key if name == "name" else case, id=key, marks=marks))
+    return pytest.mark.parametrize(name, values)
 
 
 def slow_or_exhaustive(case):

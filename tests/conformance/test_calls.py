@@ -20,23 +20,17 @@ def flat_shapes(shapes):
 
 @first_cases
 def test_compute_output_shape(case):
-    layer = case.built()
-    tensors = case.tensors(2)
-    result = layer(*case.named(tensors).values())
-    shapes = case.named(case.shapes(2)).values()
-    assert layer.compute_output_shape(*shapes) == tree.map_structure(
-        lambda x: tuple(x.shape), result
-    )
+    layer, tensors = case.built(), case.named(case.tensors(2)).values()
+    shapes = tree.map_structure(lambda x: tuple(x.shape), layer(*tensors))
+    assert layer.compute_output_shape(*case.named(case.shapes(2)).values()) == shapes
+    count = len(case.scores)
+    actual = tree.flatten(layer(*tensors, return_attention_scores=True))[-count:]
+    assert [tuple(x.shape) for x in actual] == [(2, *shape) for shape in case.scores]
     symbols = case.named(case.symbols()).values()
     outputs = tree.flatten(layer(*symbols, return_attention_scores=True))
-    shapes = case.named(case.shapes(None, known=False)).values()
-    unknown = flat_shapes(layer.compute_output_shape(*shapes))
-    assert [tuple(x.shape) for x in outputs[: -len(case.scores)]] == unknown
-    for output, shape in zip(outputs[-len(case.scores) :], case.scores, strict=True):
-        assert len(output.shape) == 1 + len(shape)
-    tensors = case.named(tensors).values()
-    actual = tree.flatten(layer(*tensors, return_attention_scores=True))[-len(case.scores) :]
-    assert [tuple(x.shape) for x in actual] == [(2, *shape) for shape in case.scores]
+    unknown = layer.compute_output_shape(*case.named(case.shapes(None, known=False)).values())
+    assert [tuple(x.shape) for x in outputs[:-count]] == flat_shapes(unknown)
+    assert [len(x.shape) for x in outputs[-count:]] == [1 + len(shape) for shape in case.scores]
 
 
 @first_cases

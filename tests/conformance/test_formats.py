@@ -149,10 +149,7 @@ def test_every_export(kind, name, tmp_path):
     assert_exports(name, kind, tmp_path)
 
 
-HIDDEN = [x for x in EXPORTED if maskable(CASES[x.values[0]])]
-
-
-@pytest.mark.parametrize("name", HIDDEN)
+@pytest.mark.parametrize("name", [x for x in EXPORTED if maskable(CASES[x.values[0]])])
 @pytest.mark.parametrize("kind", fast(FORMATS, ["ONNX"], slow=0))
 def test_nan_behind_masks_is_exported(kind, name, tmp_path):
     assert_exports(name, kind, tmp_path, hidden=True)

@@ -36,14 +36,19 @@ def assert_same(layer, arrays, query, value, expected, **options):
     assert_all_close(found, expected)
 
 
-def test_weights_of_keras_additive_attention():
-    theirs = keras.layers.AdditiveAttention()
+@pytest.mark.parametrize("additive", [True, False])
+def test_weights_of_keras(additive):
+    kind = keras.layers.AdditiveAttention if additive else keras.layers.Attention
+    theirs = kind(use_scale=True)
     query, value = normal(1, B, TQ, U), normal(2, B, TK, U)
     theirs.build([query.shape, value.shape])
+    if not additive:
+        theirs.set_weights([np.float64(0.7)])
     (scale,) = theirs.get_weights()
-    context, weights = theirs([query, value], mask=[None, MASK], return_attention_scores=True)
-    arrays = [np.eye(U), np.eye(U), scale]
-    assert_same(BahdanauAttention(U), arrays, query, value, (numpy(context), numpy(weights)))
+    expected = theirs([query, value], mask=[None, MASK], return_attention_scores=True)
+    layer = BahdanauAttention(U) if additive else LuongAttention("general")
+    arrays = [np.eye(U), np.eye(U), scale] if additive else [0.7 * np.eye(U)]
+    assert_same(layer, arrays, query, value, [numpy(x) for x in expected])
 
 
 def test_weights_of_a_whole_model():
@@ -67,17 +72,6 @@ def test_weights_of_a_whole_model():
     assert_close(ours(x), numpy(theirs(x)))
 
 
-def test_weights_of_keras_attention():
-    theirs = keras.layers.Attention(use_scale=True)
-    query, value = normal(1, B, TQ, DK), normal(2, B, TK, DK)
-    theirs.build([query.shape, value.shape])
-    theirs.set_weights([np.float64(0.7)])
-    context, weights = theirs([query, value], mask=[None, MASK], return_attention_scores=True)
-    arrays = [0.7 * np.eye(DK)]
-    layer = LuongAttention("general")
-    assert_same(layer, arrays, query, value, (numpy(context), numpy(weights)))
-
-
 @pytest.mark.parametrize("normalize", [False, True])
 def test_weights_of_tfa_bahdanau(normalize):
     query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
@@ -89,35 +83,25 @@ def test_weights_of_tfa_bahdanau(normalize):
         layer = BahdanauAttention(U, use_bias=True, weight_norm=True)
     else:
         scores, layer = np.tanh(pairs) @ v, BahdanauAttention(U)
-    named = {
-        "query_kernel": query_layer,
-        "key_kernel": memory_layer,
-        "score_vector": v,
-        "bias": b,
-        "gain": g,
-    }
+    named = {"query_kernel": query_layer, "key_kernel": memory_layer, "score_vector": v}
     layer.build(query.shape, value.shape)
-    arrays = [np.asarray(named[weight.name]) for weight in layer.weights]
+    arrays = [np.asarray((named | {"bias": b, "gain": g})[weight.name]) for weight in layer.weights]
     assert_same(layer, arrays, query, value, read(scores, value))
 
 
-@pytest.mark.parametrize("scale", [False, True])
-def test_weights_of_tfa_luong(scale):
-    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
-    memory_layer, g = normal(4, DK, DQ), 0.3 if scale else 1.0
-    scores = g * np.einsum("bqd,bkd->bqk", query, value @ memory_layer)
-    arrays = [g * memory_layer.T]
-    assert_same(LuongAttention("general"), arrays, query, value, read(scores, value))
-
-
-def test_weights_of_tfa_attention_wrapper():
-    """Its attention layer, of the cell's output and the context, made with a tanh."""
+@pytest.mark.parametrize("scale", [0.3, 1.0])
+@pytest.mark.parametrize("units", [None, U])
+def test_weights_of_tfa_luong(scale, units):
+    """With units, the attention layer of TFA's wrapper, of the cell's output and the context."""
     query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
     memory_layer, attention_layer = normal(4, DK, DQ), normal(5, DQ + DK, U)
-    context, weights = read(np.einsum("bqd,bkd->bqk", query, value @ memory_layer), value)
-    vector = np.tanh(np.concatenate([query, context], -1) @ attention_layer)
-    arrays = [memory_layer.T, np.concatenate([attention_layer[DQ:], attention_layer[:DQ]])]
-    assert_same(LuongAttention("general", units=U), arrays, query, value, (vector, weights))
+    scores = scale * np.einsum("bqd,bkd->bqk", query, value @ memory_layer)
+    context, weights = read(scores, value)
+    arrays, expected = [scale * memory_layer.T], context
+    if units:
+        arrays.append(np.concatenate([attention_layer[DQ:], attention_layer[:DQ]]))
+        expected = np.tanh(np.concatenate([query, context], -1) @ attention_layer)
+    assert_same(LuongAttention("general", units=units), arrays, query, value, (expected, weights))
 
 
 @pytest.mark.parametrize("normalize", [False, True])
@@ -136,14 +120,8 @@ def test_weights_of_tfa_bahdanau_monotonic(normalize):
             reached = last[:, j] + (reached * (1 - stops[:, i, j - 1]) if j else 0)
             weights[:, i, j] = stops[:, i, j] * reached
         last = weights[:, i]
-    named = {
-        "query_kernel": query_layer,
-        "key_kernel": memory_layer,
-        "score_vector": v,
-        "bias": b,
-        "gain": g,
-        "offset_bias": score_bias,
-    }
+    named = {"query_kernel": query_layer, "key_kernel": memory_layer, "score_vector": v}
+    named |= {"bias": b, "gain": g, "offset_bias": score_bias}
     layer = MonotonicAttention(U, noise=0.0, initial_offset=0.0)
     layer.build(query.shape, value.shape)
     arrays = [np.asarray(named[weight.name]) for weight in layer.weights]

@@ -84,14 +84,9 @@ def loaded(request, tmp_path_factory):
 
 def answer(command, **settings):
     """What a Python process prints in its last line, as JSON."""
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **settings},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
+    options = {"capture_output": True, "text": True, "check": False}
+    done = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, **options)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -99,6 +99,12 @@ def itself(call=Holder._field_defaults["call"]):
     return Holder(lambda x: x, lambda f: f, call)
 
 
+def words(make, part):
+    """A document encoder whose words are read by `make` of the part."""
+    return Holder(lambda x: HierarchicalAttention(3, word_encoder=make(x)), part, of_documents)
+
+
+WORDS = words(lambda x: x, lambda f: f.word_encoder)
 ATTENTIONS = {
     "stack": Holder(lambda x: DecoderStack([gru(), gru()], x), lambda f: f.attention),
     "decoder": Holder(lambda x: decoder(attention=x), lambda f: f.attention),
@@ -108,80 +114,51 @@ ATTENTIONS = {
     ),
     "itself": itself(),
 }
+CELLS = {
+    "decoder": Holder(decoder, lambda f: f.cell),
+    "list": Holder(lambda x: decoder([x, layers.GRUCell(D)]), lambda f: f.cell.cells[0]),
+    "residual": Holder(
+        lambda x: decoder(ResidualRNNCells([layers.GRUCell(D), x])), lambda f: f.cell.cells[1]
+    ),
+    "series": Holder(lambda x: FeatureAttention(x, 3), lambda f: f.cell, of_words),
+    "encoder": Holder(
+        lambda x: encoder(rnn=layers.RNN(x, return_sequences=True, return_state=True)),
+        lambda f: f.rnn.cell,
+        of_ids,
+    ),
+}
+RECURRENT = {
+    "stack": Holder(lambda x: DecoderStack([x, gru()], BahdanauAttention(3)), lambda f: f.rnns[0]),
+    "words": WORDS,
+    "itself": itself(of_words),
+}
+LAYERS = {
+    "words": words(layers.TimeDistributed, lambda f: f.word_encoder.layer),
+    "words and sentences": Holder(
+        lambda x: HierarchicalAttention(3, word_encoder=x, sentence_encoder=x),
+        lambda f: f.sentence_encoder,
+        of_documents,
+    ),
+    "attention": Holder(Projecting, lambda f: f.projection),
+    "attention of a decoder": Holder(
+        lambda x: decoder(attention=Projecting(x)), lambda f: f.attention.projection
+    ),
+    "itself": itself(of_words),
+}
 # By kind: how to make a part, and the layers that may hold it.
 KINDS = {
     "attention": (lambda: BahdanauAttention(3), ATTENTIONS),
     "attention with a state": (lambda: LocationSensitiveAttention(3, 2, 3), ATTENTIONS),
-    "cell": (
-        lambda: layers.GRUCell(D),
-        {
-            "decoder": Holder(decoder, lambda f: f.cell),
-            "list": Holder(lambda x: decoder([x, layers.GRUCell(D)]), lambda f: f.cell.cells[0]),
-            "residual": Holder(
-                lambda x: decoder(ResidualRNNCells([layers.GRUCell(D), x])),
-                lambda f: f.cell.cells[1],
-            ),
-            "series": Holder(lambda x: FeatureAttention(x, 3), lambda f: f.cell, of_words),
-            "encoder": Holder(
-                lambda x: RecurrentEncoder(
-                    layers.Embedding(V, D), layers.RNN(x, return_sequences=True, return_state=True)
-                ),
-                lambda f: f.rnn.cell,
-                of_ids,
-            ),
-        },
-    ),
-    "recurrent layer": (
-        gru,
-        {
-            "stack": Holder(
-                lambda x: DecoderStack([x, gru()], BahdanauAttention(3)), lambda f: f.rnns[0]
-            ),
-            "words": Holder(
-                lambda x: HierarchicalAttention(3, word_encoder=x),
-                lambda f: f.word_encoder,
-                of_documents,
-            ),
-            "itself": itself(of_words),
-        },
-    ),
-    "layer": (
-        lambda: layers.Dense(D),
-        {
-            "words": Holder(
-                lambda x: HierarchicalAttention(3, word_encoder=layers.TimeDistributed(x)),
-                lambda f: f.word_encoder.layer,
-                of_documents,
-            ),
-            "words and sentences": Holder(
-                lambda x: HierarchicalAttention(3, word_encoder=x, sentence_encoder=x),
-                lambda f: f.sentence_encoder,
-                of_documents,
-            ),
-            "attention": Holder(Projecting, lambda f: f.projection),
-            "attention of a decoder": Holder(
-                lambda x: decoder(attention=Projecting(x)), lambda f: f.attention.projection
-            ),
-            "itself": itself(of_words),
-        },
-    ),
+    "cell": (lambda: layers.GRUCell(D), CELLS),
+    "recurrent layer": (gru, RECURRENT),
+    "layer": (lambda: layers.Dense(D), LAYERS),
     "model": (
         lambda: keras.Sequential([keras.Input((None, D)), layers.Dense(D), layers.Dense(D)]),
-        {
-            "words": Holder(
-                lambda x: HierarchicalAttention(3, word_encoder=x),
-                lambda f: f.word_encoder,
-                of_documents,
-            ),
-            "itself": itself(of_words),
-        },
+        {"words": WORDS, "itself": itself(of_words)},
     ),
     "embedding": (
         lambda: layers.Embedding(V, D),
-        {
-            "encoder": Holder(encoder, lambda f: f.embedding, of_ids),
-            "itself": itself(of_ids),
-        },
+        {"encoder": Holder(encoder, lambda f: f.embedding, of_ids), "itself": itself(of_ids)},
     ),
 }
 # All layers of a kind in one model, in both orders; and each layer twice.
@@ -208,6 +185,11 @@ def reloaded(model, folder):
     return keras.saving.load_model(folder / "model.keras")
 
 
+def assert_same(again, model, x):
+    assert_all_close(again.weights, model.weights, "float32")
+    assert_all_close(again(x), model(x), "float32")
+
+
 @pytest.mark.parametrize("name", fast(ALL + TWICE, ALL, slow=len(TWICE)))
 def test_a_part_of_several_layers_is_one_part_after_loading(name, tmp_path):
     kind, which = name.split(", ")
@@ -218,23 +200,10 @@ def test_a_part_of_several_layers_is_one_part_after_loading(name, tmp_path):
     model, names = functional(part, chosen)
     x = arrays(model)
     for again in (reloaded(model, tmp_path), copy.deepcopy(model)):
-        assert_all_close(again.weights, model.weights, "float32")
-        assert_all_close(again(x), model(x), "float32")
+        assert_same(again, model, x)
         held = {id(f.part(again.get_layer(name))) for f, name in zip(chosen, names, strict=True)}
         assert len(held) == 1
         assert id(part) not in held
-
-
-def test_a_clone_has_a_part_for_each_layer():
-    """So Keras clones its own layers: `clone_model` makes each layer of its configuration."""
-    make, holders = KINDS["attention"]
-    model, names = functional(make(), [holders["stack"], holders["decoder"]])
-    clone = keras.models.clone_model(model)
-    first, second = (clone.get_layer(name) for name in names)
-    assert first.attention is not second.attention
-    for name in names:
-        clone.get_layer(name).set_weights(model.get_layer(name).get_weights())
-    assert_all_close(clone(arrays(model)), model(arrays(model)), "float32")
 
 
 def test_heads_do_not_share_the_parts_of_their_attention(tmp_path):
@@ -245,8 +214,7 @@ def test_heads_do_not_share_the_parts_of_their_attention(tmp_path):
     ]
     model, names = functional(Projecting(layers.Dense(D)), holders)
     again = reloaded(model, tmp_path)
-    assert_all_close(again.weights, model.weights, "float32")
-    assert_all_close(again(arrays(model)), model(arrays(model)), "float32")
+    assert_same(again, model, arrays(model))
     attention, heads = (again.get_layer(name) for name in names)
     parts = [attention.projection, *(head.projection for head in heads.heads)]
     assert len({id(part) for part in parts}) == 4
@@ -286,28 +254,16 @@ def both_ways():
 # Models, and pairs of parts that are one.
 MODELS = {
     "a tied embedding": (tied, lambda x: [(x.encoder.embedding, x.target_embedding)]),
-    "a functional encoder": (
-        with_a_functional_encoder,
-        lambda x: [
-            (x.encoder.layers[1], x.target_embedding),
-            (x.encoder.get_layer("rnn").cell, x.decoder.cell),
-        ],
-    ),
-    "an ensemble": (
-        ensemble,
-        lambda x: [
-            [getattr(model, name) for model in x.models]
-            for name in ("encoder", "target_embedding", "head")
-        ],
-    ),
-    "an ensemble of both directions": (
-        both_ways,
-        lambda x: [
-            [model.encoder.rnn for model in x.layers],
-            [model.decoder.attention for model in x.layers],
-        ],
-    ),
-}
+    "a functional encoder": (with_a_functional_encoder, lambda x: [
+        (x.encoder.layers[1], x.target_embedding),
+        (x.encoder.get_layer("rnn").cell, x.decoder.cell)]),
+    "an ensemble": (ensemble, lambda x: [
+        [getattr(model, name) for model in x.models]
+        for name in ("encoder", "target_embedding", "head")]),
+    "an ensemble of both directions": (both_ways, lambda x: [
+        [model.encoder.rnn for model in x.layers],
+        [model.decoder.attention for model in x.layers]]),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", fast(MODELS, ["a functional encoder", "an ensemble"], slow=2))

@@ -48,11 +48,8 @@ def test_every_weight_of_a_layer_is_split_or_copied_on_purpose(case, layout_map)
 def test_a_layer_is_found_by_any_name(layout_map):
     attention = CASES["decoder"].make().attention.__class__(4, name="reader")
     attention.build((2, 3, 5), (2, 7, 11))
-    assert [layout_map[x.path].axes for x in attention.weights] == [
-        (None, "model"),
-        (None, "model"),
-        ("model",),
-    ]
+    axes = [layout_map[x.path].axes for x in attention.weights]
+    assert axes == [(None, "model"), (None, "model"), ("model",)]
 
 
 def test_weights_of_other_layers_are_left_alone(layout_map):

@@ -19,13 +19,9 @@ def programs():
     pytest.importorskip("jax", reason="JAX is not installed")
     settings = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "4"}
     settings["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # to compile, not to run
-    found = subprocess.run(
-        [sys.executable, "-m", "tests.distribution.programs"],
-        env={**os.environ, **settings},
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        check=True,
-    )
+    command = [sys.executable, "-m", "tests.distribution.programs"]
+    environment = {**os.environ, **settings}
+    found = subprocess.run(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, check=True)
     return json.loads(found.stdout)
 
 

@@ -2,19 +2,36 @@
 
 import numpy as np
 
+from keras_attention.ops import additive_score, compiling
 from tests.helpers import numpy
 
 FORWARD, BACKWARD = 2e-6, 1e-5
 SIZES = 2, 37, 53, 67
 
 
+def shapes_of(batch, steps, length, units):
+    """The shapes of query, key, vector and upstream."""
+    return (batch, steps, units), (batch, length, units), (units,), (batch, steps, length)
+
+
+def both_with(choice):
+    """A step as in `fit` on TensorFlow: the gradient is computed outside of the layer."""
+    import tensorflow as tf
+
+    def run(query, key, vector, upstream):
+        with tf.GradientTape() as tape:
+            tape.watch((query, key, vector))
+            with compiling(choice):
+                scores = additive_score(query, key, vector)
+        return scores, *tape.gradient(scores, (query, key, vector), upstream)
+
+    return run
+
+
 def make_inputs(sizes, deviation=1.0, seed=0, dtype="float32"):
     """Query, key, vector and upstream."""
-    batch, steps, length, units = sizes
     rng = np.random.default_rng(seed)
-    shapes = (batch, steps, units), (batch, length, units), (units,), (batch, steps, length)
-    scales = deviation, deviation, 1, 1
-    pairs = zip(scales, shapes, strict=True)
+    pairs = zip((deviation, deviation, 1, 1), shapes_of(*sizes), strict=True)
     return [rng.normal(scale=scale, size=shape).astype(dtype) for scale, shape in pairs]
 
 

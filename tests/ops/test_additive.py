@@ -7,42 +7,33 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_attention import AttentionRNN, BahdanauAttention
+from keras_attention import BahdanauAttention
 from keras_attention.backend import execution_context
 from keras_attention.backend import tensorflow as backend
 from keras_attention.ops import additive_score, compiling
-from keras_attention.ops.additive import (
-    dense,
-    dispatch,
-    feature_blocked,
-    fused,
-    query_tiled,
-    reference,
-)
-from keras_attention.ops.additive.feature_blocked import (
-    BLOCK,
-    LARGEST_SLICE,
-    feature_blocked_gradient,
-    feature_blocked_score,
-)
+from keras_attention.ops.additive import dense, dispatch, fused, query_tiled
+from keras_attention.ops.additive import feature_blocked as blocked
+from keras_attention.ops.additive.feature_blocked import BLOCK, LARGEST_SLICE
 from keras_attention.ops.padding import round_up_length
 from tests import fast
-from tests.helpers import AnyCell, assert_close, numpy
-from tests.ops.scores import SIZES, assert_exact, make_inputs, oracle
+from tests.helpers import assert_close, numpy
+from tests.ops.scores import SIZES, assert_exact, both_with, make_inputs, oracle, shapes_of
 
 IMPLEMENTATIONS = {
     "fused": (fused.fused_score, fused.fused_gradient),
     "dense": (dense.dense_score, dense.dense_gradient),
-    "feature-blocked": (feature_blocked_score, feature_blocked_gradient),
+    "feature-blocked": (blocked.feature_blocked_score, blocked.feature_blocked_gradient),
     "query-tiled": (query_tiled.query_tiled_score, query_tiled.query_tiled_gradient),
 }
+every_implementation = pytest.mark.parametrize("name", IMPLEMENTATIONS)
+both = both_with(None)
 
 
-def both(query, key, vector, upstream):
-    with tf.GradientTape() as tape:
-        tape.watch((query, key, vector))
-        scores = additive_score(query, key, vector)
-    return scores, *tape.gradient(scores, (query, key, vector), upstream)
+def all_of(name, inputs):
+    """Score and gradients of an implementation."""
+    score, gradient = IMPLEMENTATIONS[name]
+    tensors = [tf.constant(x) for x in inputs]
+    return [score(*tensors[:3]), *gradient(*tensors)]
 
 
 any_scores = given(
@@ -55,7 +46,18 @@ any_scores = given(
 )
 
 
-@pytest.mark.parametrize("name", IMPLEMENTATIONS)
+def assert_is_exact(name, sizes, deviation, seed, block, slices):
+    inputs = make_inputs(sizes, deviation, seed)
+    with pytest.MonkeyPatch.context() as patch:
+        # Small blocks, so that there is more than one.
+        patch.setattr(query_tiled, "TILE", block)
+        patch.setattr(query_tiled, "WHOLE", block)
+        patch.setattr(blocked, "LARGEST_SLICE", slices)
+        patch.setattr(query_tiled, "SMALLEST_SAMPLE", 0)
+        assert_exact(all_of(name, inputs), inputs, few=min(sizes[1:]) < 20)
+
+
+@every_implementation
 @any_scores
 @settings(max_examples=4, deadline=None)
 def test_every_implementation_is_exact(name, sizes, deviation, seed, block, slices):
@@ -63,61 +65,42 @@ def test_every_implementation_is_exact(name, sizes, deviation, seed, block, slic
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", IMPLEMENTATIONS)
+@every_implementation
 @any_scores
 @settings(max_examples=40, deadline=None)
 def test_every_implementation_is_exact_in_many_cases(name, sizes, deviation, seed, block, slices):
     assert_is_exact(name, sizes, deviation, seed, block, slices)
 
 
-def assert_is_exact(name, sizes, deviation, seed, block, slices):
-    inputs = make_inputs(sizes, deviation, seed)
-    score, gradient = IMPLEMENTATIONS[name]
-    with pytest.MonkeyPatch.context() as patch:
-        # Small blocks, so that there is more than one.
-        patch.setattr(query_tiled, "TILE", block)
-        patch.setattr(query_tiled, "WHOLE", block)
-        patch.setattr(feature_blocked, "LARGEST_SLICE", slices)
-        patch.setattr(query_tiled, "SMALLEST_SAMPLE", 0)
-        tensors = [tf.constant(x) for x in inputs]
-        found = [score(*tensors[:3]), *gradient(*tensors)]
-        assert_exact(found, inputs, few=min(sizes[1:]) < 20)
-
-
-@pytest.mark.parametrize("name", IMPLEMENTATIONS)
+@every_implementation
 @pytest.mark.parametrize("block", [20, 2**20], ids=["blocks", "one block"])
 @pytest.mark.parametrize("slices", [0, LARGEST_SLICE], ids=["groups", "slices"])
-def test_every_implementation_equals_the_reference(name, block, slices, monkeypatch):
+def test_every_implementation_equals_the_loops(name, block, slices, monkeypatch):
     """In float64, where only the order of the sums differs."""
     for constant in ("TILE", "WHOLE", "SMALLEST_SAMPLE"):
         monkeypatch.setattr(query_tiled, constant, block)
-    monkeypatch.setattr(feature_blocked, "LARGEST_SLICE", slices)
-    *inputs, upstream = [tf.constant(x) for x in make_inputs((2, 5, 7, 37), dtype="float64")]
-    with tf.GradientTape() as tape:
-        tape.watch(inputs)
-        scores = reference.score(*inputs)
-    expected = scores, *tape.gradient(scores, inputs, upstream)
-    score, gradient = IMPLEMENTATIONS[name]
-    for x, y in zip([score(*inputs), *gradient(*inputs, upstream)], expected, strict=True):
-        np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=1e-12)
+    monkeypatch.setattr(blocked, "LARGEST_SLICE", slices)
+    inputs = make_inputs((2, 5, 7, 37), dtype="float64")
+    for x, expected in zip(all_of(name, inputs), oracle(*inputs), strict=True):
+        np.testing.assert_allclose(numpy(x), expected, rtol=0, atol=1e-12)
+
+
+def program_of(inputs):
+    """What XLA compiles for a score and its gradient, and their values."""
+    compiled = tf.function(both_with(None), jit_compile=True)
+    program = compiled.experimental_get_compiler_ir(*map(tf.constant, inputs))
+    return program(stage="optimized_hlo"), compiled(*map(tf.constant, inputs))
 
 
 def test_a_graph_for_a_gpu_gets_its_implementation(monkeypatch):
     """Score and gradient equal the equation, and each of the two passes has its own numbers."""
-    monkeypatch.setattr(backend, "_device", lambda: "gpu")
     inputs = make_inputs(SIZES)
-    compiled = tf.function(both, jit_compile=True)
-    assert_exact(compiled(*map(tf.constant, inputs)), inputs)
-    program = compiled.experimental_get_compiler_ir(*map(tf.constant, inputs))(
-        stage="optimized_hlo"
-    )
+    monkeypatch.setattr(backend, "_device", lambda: "gpu")
+    program, found = program_of(inputs)
+    assert_exact(found, inputs)
     assert program.count(" maximum(") == 2
     monkeypatch.undo()
-    compiled = tf.function(both, jit_compile=True)
-    program = compiled.experimental_get_compiler_ir(*map(tf.constant, inputs))(
-        stage="optimized_hlo"
-    )
-    assert " maximum(" not in program
+    assert " maximum(" not in program_of(inputs)[0]
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
@@ -131,31 +114,14 @@ def test_one_query(jit_compile):
 @pytest.mark.parametrize("slices", [0, LARGEST_SLICE])
 @pytest.mark.each_value
 def test_groups_of_every_size(length, slices, monkeypatch):
-    monkeypatch.setattr(feature_blocked, "LARGEST_SLICE", slices)
+    monkeypatch.setattr(blocked, "LARGEST_SLICE", slices)
     for sizes in ((1, 3, length, 5), (1, length, 3, 5), (1, 3, 5, length)):
         inputs = make_inputs(sizes)
-        tensors = [tf.constant(x) for x in inputs]
-        found = [feature_blocked_score(*tensors[:3]), *feature_blocked_gradient(*tensors)]
-        assert_exact(found, inputs, few=True)
+        assert_exact(all_of("feature-blocked", inputs), inputs, few=True)
 
 
 def signature(*sizes):
-    batch, steps, length, units = sizes
-    shapes = (batch, steps, units), (batch, length, units), (units,), (batch, steps, length)
-    return [tf.TensorSpec(shape) for shape in shapes]
-
-
-def both_with(choice):
-    """A step as in `fit`: the gradient is computed outside of the layer."""
-
-    def run(query, key, vector, upstream):
-        with tf.GradientTape() as tape:
-            tape.watch((query, key, vector))
-            with compiling(choice):
-                scores = additive_score(query, key, vector)
-        return scores, *tape.gradient(scores, (query, key, vector), upstream)
-
-    return run
+    return [tf.TensorSpec(shape) for shape in shapes_of(*sizes)]
 
 
 in_training, with_nothing_compiled = both_with(True), both_with(False)
@@ -171,6 +137,7 @@ CONTEXTS = {
     "unknown sizes in training": (tf.function(in_training, UNKNOWN), "itself"),
     "unknown sizes, compiled": (tf.function(both, UNKNOWN, jit_compile=True), "caller"),
     "not compiled": (with_nothing_compiled, None),
+    "graph, not compiled": (tf.function(with_nothing_compiled), None),
 }
 
 
@@ -233,16 +200,11 @@ def test_a_tape_outside_of_compiled_code(concrete, large, taken):
 @pytest.mark.parametrize("deviation", fast([10, 100], [100]))
 def test_compiled_sums_are_exact_beyond_the_range_of_exponentials(deviation):
     inputs = make_inputs(SIZES, deviation)
-    tensors = [tf.constant(x) for x in inputs]
-    for form in (feature_blocked_score, feature_blocked_gradient):
-        run = tf.function(form, jit_compile=True)
-        count = 3 if form is feature_blocked_score else 4
-        found = run(*tensors[:count])
-        found = [found, *oracle(*inputs)[1:]] if count == 3 else [oracle(*inputs)[0], *found]
-        assert_exact(found, inputs)
+    run = tf.function(lambda *x: all_of("feature-blocked", x), jit_compile=True)
+    assert_exact(run(*[tf.constant(x) for x in inputs]), inputs)
 
 
-@pytest.mark.parametrize("name", IMPLEMENTATIONS)
+@every_implementation
 @pytest.mark.parametrize("shift", [-1e30, -1e4, -50.0, 21.0, 31.0, 44.0, 50.0, 1e4, 1e30])
 def test_far_values(name, shift):
     """Large of both signs, which may cancel."""
@@ -250,47 +212,16 @@ def test_far_values(name, shift):
     query[0], key[0] = query[0] + np.float32(shift), key[0] - np.float32(shift)
     query[1, 2] += np.float32(shift)
     inputs = query, key, vector, upstream
-    score, gradient = IMPLEMENTATIONS[name]
-    tensors = [tf.constant(x) for x in inputs]
-    found = [score(*tensors[:3]), *gradient(*tensors)]
-    for x, expected in zip(found, oracle(*inputs), strict=True):
+    for x, expected in zip(all_of(name, inputs), oracle(*inputs), strict=True):
         np.testing.assert_allclose(numpy(x), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("name", IMPLEMENTATIONS)
+@every_implementation
 def test_nan_stays_where_it_is(name):
     query, key, vector, _ = make_inputs((1, 5, 7, 33))
     key[0, 3, 2] = np.nan
     scores = numpy(IMPLEMENTATIONS[name][0](*[tf.constant(x) for x in (query, key, vector)]))
     assert np.isnan(scores).tolist() == [[[j == 3 for j in range(7)]] * 5]
-
-
-def largest_tensor(graph):
-    """The number of elements of the largest tensor in a graph and the functions it calls."""
-    found = 0
-    functions = [graph, *(graph._get_function(n).graph for n in graph._functions)]
-    for one in functions:
-        for operation in one.get_operations():
-            for x in operation.outputs:
-                if x.shape.rank is not None and x.shape.is_fully_defined():
-                    found = max(found, x.shape.num_elements())
-    return found
-
-
-@pytest.mark.slow
-def test_nothing_as_large_as_all_pairs_is_made(monkeypatch):
-    sizes = 2, 64, 96, 128
-    monkeypatch.setattr(dispatch, "SMALLEST", {"tensorflow": 1})
-    specs = signature(*sizes)
-    grouped = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
-    assert largest_tensor(grouped) == 2 * 64 * 96 * 8
-    monkeypatch.setattr(feature_blocked, "LARGEST_SLICE", 0)
-    backend._traced.cache_clear()  # it holds the sums over slices
-    grouped = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
-    assert largest_tensor(grouped) == 2 * 96 * 128
-    monkeypatch.setattr(dispatch, "SMALLEST", {"tensorflow": 2**40})
-    plain = tf.function(both, specs, jit_compile=True).get_concrete_function().graph
-    assert largest_tensor(plain) == 2 * 64 * 96 * 128
 
 
 def test_lengths_are_rounded_up_to_few():
@@ -353,8 +284,7 @@ def test_eager_calls_compile_a_limited_number_of_programs(most, monkeypatch):
 
 
 def test_exported_graphs_hold_ordinary_operations(large):
-    query, memory = keras.Input((None, 5)), keras.Input((None, 7))
-    model = keras.Model([query, memory], BahdanauAttention(11)(query, memory))
+    model = attention_model()
 
     def compiled_functions(training):
         shapes = [tf.TensorSpec((None, None, size)) for size in (5, 7)]
@@ -367,64 +297,20 @@ def test_exported_graphs_hold_ordinary_operations(large):
     assert compiled_functions(True)
 
 
-@pytest.mark.parametrize(
-    ("choice", "known", "count"),
-    [
-        (None, True, 2),
-        (None, False, 0),
-        pytest.param(True, True, 2, marks=pytest.mark.slow),
-        (True, False, 2),
-        (False, True, 0),
-        pytest.param(False, False, 0, marks=pytest.mark.slow),
-    ],
-)
-def test_compiling_chooses_for_score_and_gradient(choice, known, count):
-    """The gradient is compiled like the score, although it is made outside of the context."""
-    sizes = 2, 64, 96, 128
-    specs = signature(*(sizes if known else (None, None, None, 128)))
-    graph = tf.function(both_with(choice), specs).get_concrete_function().graph
-    functions = graph.as_graph_def().library.function
-    assert sum(one.attr["_XlaMustCompile"].b for one in functions) == count
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("jit", [pytest.param(False, marks=pytest.mark.exhaustive), True])
-def test_training_with_unknown_lengths(jit, large):
-    def losses():
-        keras.utils.set_random_seed(11)
-        query, memory = keras.Input((None, 5)), keras.Input((None, 7))
-        model = keras.Model([query, memory], BahdanauAttention(64)(query, memory))
-        model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=jit)
-        found = []
-        for length in (3, 33):
-            x = [np.random.default_rng(n).normal(size=(2, length, n)) for n in (5, 7)]
-            found += model.fit(x, x[1], verbose=0).history["loss"]
-        return found
-
-    fast = losses()
-    with compiling(False):
-        assert losses() == pytest.approx(fast, rel=1e-5)
+def attention_model():
+    query, memory = keras.Input((None, 5)), keras.Input((None, 7))
+    return keras.Model([query, memory], BahdanauAttention(64)(query, memory))
 
 
 @pytest.mark.slow
 def test_fit_compiles_score_and_gradient(large, taken):
-    query, memory = keras.Input((None, 5)), keras.Input((None, 7))
-    model = keras.Model([query, memory], BahdanauAttention(64)(query, memory))
+    model = attention_model()
     model.compile("sgd", "mse", jit_compile=False)
     x = [np.ones((5, 33, n), "float32") for n in (5, 7)]
     assert set(taken) == {None}  # Keras has found out the shapes of the model
     taken.clear()
     model.fit(x, x[1], batch_size=2, verbose=0)
-    assert taken
     assert set(taken) == {"itself"}
-
-
-@pytest.mark.exhaustive
-def test_new_sizes_are_no_reason_to_warn(large, caplog):
-    for batch in range(1, 8):
-        inputs = make_inputs((batch, 33, 2, 8))
-        both(*[tf.constant(x) for x in inputs])
-    assert not caplog.records
 
 
 def test_second_derivatives(large):
@@ -458,15 +344,10 @@ def test_other_dtypes(dtype, large):
 
 
 @pytest.mark.parametrize("sizes", [(0, 3, 5, 7), (2, 0, 5, 7), (2, 3, 0, 7)])
-@pytest.mark.parametrize("name", IMPLEMENTATIONS)
+@every_implementation
 def test_nothing_to_compare(name, sizes):
     inputs = make_inputs(sizes)
-    tensors = [tf.constant(x) for x in inputs]
-    assert_exact(
-        [IMPLEMENTATIONS[name][0](*tensors[:3]), *IMPLEMENTATIONS[name][1](*tensors)],
-        inputs,
-        few=True,
-    )
+    assert_exact(all_of(name, inputs), inputs, few=True)
 
 
 def test_compiling_cannot_be_overruled_from_inside():
@@ -475,32 +356,3 @@ def test_compiling_cannot_be_overruled_from_inside():
         assert execution_context(*inputs).compiled_by is None
     with compiling(True), compiling(None):
         assert execution_context(*inputs).compiled_by == "itself"
-
-
-def loop_of(decoder, memory_shape):
-    """The operations of the loop over the steps in a training graph."""
-
-    @tf.function(jit_compile=True)
-    def step(x, memory):
-        with tf.GradientTape() as tape:
-            output = decoder(x, memory, training=True)
-        return tape.gradient(output, [weight.value for weight in decoder.trainable_weights])
-
-    graph = step.get_concrete_function(tf.zeros((2, 5, 3)), tf.zeros(memory_shape)).graph
-    return [
-        [operation for operation in graph._get_function(name).graph.get_operations()]
-        for name in graph._functions
-        if "while_body" in name
-    ]
-
-
-def test_the_loop_of_a_decoder_keeps_neither_keys_nor_weights(large):
-
-    decoder = AttentionRNN(AnyCell(7), BahdanauAttention(13))
-    kept = []
-    for operations in loop_of(decoder, (2, 11, 17)):
-        assert not [x for x in operations if x.type == "ReadVariableOp"]
-        kept += [x.inputs[1] for x in operations if x.type == "TensorListPushBack"]
-    # Gates, states, inputs and weights of a step, but neither the memory nor a kernel.
-    assert kept
-    assert max(x.shape.num_elements() or 0 for x in kept) <= 2 * 7 * 3 + 2 * 17

@@ -3,7 +3,6 @@
 Graphs, tapes and compiled programs are measured in numbers of elements. Nothing is timed.
 """
 
-import functools
 import math
 import re
 import weakref
@@ -12,23 +11,14 @@ import keras
 import pytest
 import tensorflow as tf
 
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    CoverageAttention,
-    DynamicConvolutionAttention,
-    ForwardAttention,
-    GMMAttention,
-    LocationSensitiveAttention,
-    LuongAttention,
-    MonotonicAttention,
-)
+import keras_attention as ka
 from keras_attention.backend import ops
-from keras_attention.ops import additive_score, compiling
+from keras_attention.ops import additive_score
 from keras_attention.ops.additive import dispatch, feature_blocked
 from tests import fast
 from tests.backends import graphs
 from tests.helpers import AnyCell
+from tests.ops.scores import both_with, shapes_of
 
 # The value of a size that a graph does not know.
 UNKNOWN = 64
@@ -40,9 +30,7 @@ def count(x):
 
 
 def made(graph):
-    return [
-        x for one in graphs(graph) for operation in one.get_operations() for x in operation.outputs
-    ]
+    return [x for one in graphs(graph) for op in one.get_operations() for x in op.outputs]
 
 
 def held(graph, upstream):
@@ -55,13 +43,8 @@ def held(graph, upstream):
         sources = [x.op for x in operation.inputs] + list(operation.control_inputs)
         if any(source in reached for source in sources):
             reached.add(operation)
-    return [
-        x
-        for operation in graph.get_operations()
-        if operation not in reached
-        for x in operation.outputs
-        if any(user in reached for user in x.consumers())
-    ]
+    before = [x for op in graph.get_operations() if op not in reached for x in op.outputs]
+    return [x for x in before if any(user in reached for user in x.consumers())]
 
 
 def held_by_steps(graph):
@@ -70,29 +53,13 @@ def held_by_steps(graph):
     return [op.inputs[1] for op in pushes if op.type == "TensorListPushBack"]
 
 
-def score_and_gradient(query, key, vector, upstream):
-    with tf.GradientTape() as tape:
-        tape.watch((query, key, vector))
-        scores = additive_score(query, key, vector)
-    return scores, *tape.gradient(scores, (query, key, vector), upstream)
-
-
-def shapes_of(batch, steps, length, units):
-    return (batch, steps, units), (batch, length, units), (units,), (batch, steps, length)
-
-
 def graph_of(sizes, choice, jit):
-    def run(*inputs):
-        with compiling(choice):
-            return score_and_gradient(*inputs)
-
-    signature = [tf.TensorSpec(shape) for shape in shapes_of(*sizes)]
-    function = tf.function(run, signature, jit_compile=jit).get_concrete_function()
+    specs = [tf.TensorSpec(shape) for shape in shapes_of(*sizes)]
+    function = tf.function(both_with(choice), specs, jit_compile=jit).get_concrete_function()
     return function.graph, function.inputs[3]
 
 
 SMALL, LARGE, DYNAMIC = (2, 5, 7, 11), (2, 64, 96, 128), (None, None, None, 11)
-SHORT = (8, 20, 20, 128)
 CONTEXTS = {
     "graph": (None, None),
     "compiled": (None, True),
@@ -149,19 +116,11 @@ LATE = {
 
 
 @pytest.mark.parametrize("place", fast(LATE, [*LATE][:2]))
-@pytest.mark.parametrize(
-    "sizes",
-    fast([(2, 160, 160, 97), (8, 1, 8192, 97)], [(8, 1, 8192, 97)]),
-    ids=["many", "one query"],
-)
+@pytest.mark.parametrize("sizes", fast([(2, 160, 160, 97), (8, 1, 8192, 97)], [(8, 1, 8192, 97)]))
 @pytest.mark.each_value
 def test_large_scores_of_sizes_that_are_known_late_are_made_in_parts(sizes, place, pairs):
     choice, as_graph = LATE[place]
-
-    def run(*inputs):
-        with compiling(choice):
-            return score_and_gradient(*inputs)
-
+    run = both_with(choice)
     if as_graph:
         run = tf.function(run, [tf.TensorSpec(s) for s in shapes_of(None, None, None, sizes[3])])
     run(*[tf.zeros(shape) for shape in shapes_of(*sizes)])
@@ -207,7 +166,7 @@ def test_a_tape_holds_no_windows(score, monkeypatch):
 
     monkeypatch.setattr(ops, "take", spy)
     queries, steps, features = 97, 311, 3
-    layer = LuongAttention(score, "local-p", half_width=2)
+    layer = ka.LuongAttention(score, "local-p", half_width=2)
     query, value = tf.ones((2, queries, features)), tf.ones((2, steps, features))
     with tf.GradientTape() as tape:
         tape.watch((query, value))
@@ -218,10 +177,10 @@ def test_a_tape_holds_no_windows(score, monkeypatch):
 
 
 LAYERS = {
-    "bahdanau": lambda: BahdanauAttention(13),
-    "concat": lambda: LuongAttention("concat"),
-    "general, windows": lambda: LuongAttention("general", "local-p", half_width=2),
-    "concat, windows": lambda: LuongAttention("concat", "local-p", half_width=2),
+    "bahdanau": lambda: ka.BahdanauAttention(13),
+    "concat": lambda: ka.LuongAttention("concat"),
+    "general, windows": lambda: ka.LuongAttention("general", "local-p", half_width=2),
+    "concat, windows": lambda: ka.LuongAttention("concat", "local-p", half_width=2),
 }
 
 
@@ -240,20 +199,26 @@ def gradient_graph(layer, shapes, jit):
     return tf.function(run, [tf.TensorSpec(shape) for shape in shapes], jit_compile=jit)
 
 
+BATCH, QUERIES, MEMORY, FEATURES = 2, 97, 311, 17
+
+
+def layer_graph(name, known, jit):
+    batch, queries, steps = (BATCH, QUERIES, MEMORY) if known else [None] * 3
+    shapes = (batch, queries, FEATURES), (batch, steps, FEATURES)
+    return gradient_graph(LAYERS[name](), shapes, jit)
+
+
 @pytest.mark.parametrize("jit", [None, True])
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.each_value
 def test_the_gradient_of_a_layer_needs_nothing_as_large_as_all_pairs(name, known, jit):
-    batch, queries, steps, features = 2, 97, 311, 17
-    batch, queries, steps = (batch, queries, steps) if known else [None] * 3
-    shapes = (batch, queries, features), (batch, steps, features)
-    function = gradient_graph(LAYERS[name](), shapes, jit).get_concrete_function()
-    batch, queries, steps = (size or UNKNOWN for size in (batch, queries, steps))
+    function = layer_graph(name, known, jit).get_concrete_function()
+    batch, queries, steps = (BATCH, QUERIES, MEMORY) if known else [UNKNOWN] * 3
     largest = max(count(x) for x in held(function.graph, function.inputs[2]))
     # The values, or the weights when the whole memory is read, but no windows of rows.
     windows = known and "windows" in name
-    assert largest <= batch * (steps * features if windows else max(queries, features) * steps)
+    assert largest <= batch * (steps * FEATURES if windows else max(queries, FEATURES) * steps)
 
 
 def largest_array(program):
@@ -268,14 +233,10 @@ def largest_array(program):
 )
 @pytest.mark.each_value
 def test_a_compiled_layer_never_holds_all_windows(name, known):
-    sizes = batch, queries, steps, features = 2, 97, 311, 17
-    unknown = [None] * 3
-    batch, queries, steps = (batch, queries, steps) if known else unknown
-    function = gradient_graph(LAYERS[name](), ((batch, queries, 17), (batch, steps, 17)), jit=True)
-    batch, queries, steps, features = sizes
-    inputs = [tf.zeros((batch, n, features)) for n in (queries, steps, queries)]
-    program = function.experimental_get_compiler_ir(*inputs)(stage="optimized_hlo")
-    assert largest_array(program) == batch * steps * features < batch * queries * 5 * features
+    inputs = [tf.zeros((BATCH, n, FEATURES)) for n in (QUERIES, MEMORY, QUERIES)]
+    program = layer_graph(name, known, True).experimental_get_compiler_ir(*inputs)
+    largest = largest_array(program(stage="optimized_hlo"))
+    assert largest == BATCH * MEMORY * FEATURES < BATCH * QUERIES * 5 * FEATURES
 
 
 SLICES = pytest.mark.xfail(
@@ -286,19 +247,13 @@ DECODER_SHAPES = (SAMPLES, STEPS, 3), (SAMPLES, LENGTH, VALUES)
 
 
 def make_decoder(name, cell=keras.layers.GRUCell, **options):
-    return AttentionRNN(cell(CELL), LAYERS[name](), **options)
+    return ka.AttentionRNN(cell(CELL), LAYERS[name](), **options)
 
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("options", [{"query": "previous"}, {"input_feeding": True}])
 @pytest.mark.parametrize(
-    "name",
-    [
-        "bahdanau",
-        "general, windows",
-        pytest.param("concat", marks=SLICES),
-        pytest.param("concat, windows", marks=SLICES),
-    ],
+    "name", [pytest.param(x, marks=[SLICES] * x.startswith("concat")) for x in LAYERS]
 )
 @pytest.mark.each_value
 def test_a_loop_holds_neither_the_memory_nor_weights_for_every_step(name, options, known):
@@ -343,32 +298,28 @@ def test_a_compiled_loop_holds_the_memory_once(name, known, monkeypatch):
     assert largest_array(program) <= SAMPLES * LENGTH * CELL * 9 // 8
 
 
+STATES = {
+    "location": lambda units: ka.LocationSensitiveAttention(units),
+    "monotonic": lambda units: ka.MonotonicAttention(units),
+    "coverage": lambda units: ka.CoverageAttention(units),
+    "forward": lambda units: ka.ForwardAttention(units, transition_agent=True),
+    "gmm": lambda units: ka.GMMAttention(units),
+    "convolution": lambda units: ka.DynamicConvolutionAttention(units),
+    "chunks": lambda units: ka.MonotonicAttention(units, chunk_size=4),
+}
+CHUNKS = pytest.mark.xfail(strict=True, reason="the two parts of the keys are cut out")
+
+
 @pytest.mark.parametrize("decoder", [True, False], ids=["decoder", "alone"])
-@pytest.mark.parametrize(
-    "make",
-    [
-        LocationSensitiveAttention,
-        pytest.param(CoverageAttention, marks=pytest.mark.slow),
-        MonotonicAttention,
-        pytest.param(
-            functools.partial(MonotonicAttention, chunk_size=4),
-            marks=[
-                pytest.mark.xfail(strict=True, reason="the two parts of the keys are cut out"),
-                pytest.mark.slow,
-            ],
-            id="chunks",
-        ),
-        pytest.param(
-            functools.partial(ForwardAttention, transition_agent=True), marks=pytest.mark.slow
-        ),
-        pytest.param(GMMAttention, marks=pytest.mark.slow),
-        pytest.param(DynamicConvolutionAttention, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow] * (n > 1) + [CHUNKS] * (name == "chunks"))
+    for n, name in enumerate(STATES)
+])  # fmt: skip
 @pytest.mark.each_value
-def test_a_loop_holds_no_hidden_layer_of_an_attention_with_a_state(make, decoder):
+def test_a_loop_holds_no_hidden_layer_of_an_attention_with_a_state(name, decoder):
     units = 64
-    layer = AttentionRNN(AnyCell(CELL), make(units)) if decoder else make(units)
+    layer = STATES[name](units)
+    layer = ka.AttentionRNN(AnyCell(CELL), layer) if decoder else layer
     graph = gradient_graph(layer, DECODER_SHAPES, jit=None).get_concrete_function().graph
     sizes = [count(x) for x in held_by_steps(graph)]
     assert 0 < max(sizes) < SAMPLES * LENGTH * units // 2

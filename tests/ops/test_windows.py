@@ -53,32 +53,24 @@ def test_window_mask():
 
 
 def test_gaussian():
+    def oracle(inputs, _=None):
+        distance = np.arange(7) - inputs[0][..., None]
+        return [np.exp(-(distance**2) / (2 * (5 / 2) ** 2))]
+
     center = normal(0, 2, 3) + 3
-    expected = np.exp(-((np.arange(7) - center[..., None]) ** 2) / (2 * (5 / 2) ** 2))
-    assert_close(gaussian(tensor(center), ops.arange(7), 5), expected)
-    assert_gradients(
-        Weightless,
-        lambda center: [gaussian(center, ops.arange(7), 5)],
-        [center],
-        lambda inputs, _: [
-            np.exp(-((np.arange(7) - inputs[0][..., None]) ** 2) / (2 * (5 / 2) ** 2))
-        ],
-    )
+    assert_close(gaussian(tensor(center), ops.arange(7), 5), *oracle([center]))
+    assert_gradients(Weightless, lambda x: [gaussian(x, ops.arange(7), 5)], [center], oracle)
 
 
 def test_window_positions():
     center = ops.convert_to_tensor([[0.0, 2.9, 6.0, 7.0]])
-    position, inside = window_positions(center, 2, 7)
-    assert numpy(inside)[0].astype(int).tolist() == [
-        [0, 0, 1, 1, 1],
-        [1, 1, 1, 1, 1],
-        [1, 1, 1, 0, 0],
-        [1, 1, 0, 0, 0],
-    ]
-    where = np.where(numpy(inside), numpy(position), -1)[0].tolist()
-    assert where == [[-1, -1, 0, 1, 2], [0, 1, 2, 3, 4], [4, 5, 6, -1, -1], [5, 6, -1, -1, -1]]
-    assert numpy(position).min() >= 0
-    assert numpy(position).max() <= 6
+    position, inside = (numpy(x) for x in window_positions(center, 2, 7))
+    inside = inside.astype(bool)
+    found = [x[valid].tolist() for x, valid in zip(position[0], inside[0], strict=True)]
+    assert found == [[0, 1, 2], [0, 1, 2, 3, 4], [4, 5, 6], [5, 6]]
+    assert inside[0].argmax(-1).tolist() == [2, 0, 0, 0]
+    assert position.min() >= 0
+    assert position.max() <= 6
 
 
 def test_spreading_is_the_inverse_of_taking():
@@ -97,6 +89,12 @@ def test_spreading_is_the_inverse_of_taking():
         assert taken[b, i, w].tolist() == expected[b, :, int(position[b, i, w])].tolist()
 
 
+def inputs_of(name):
+    """The first factor, the memory and, for a tanh, the vector."""
+    inputs = [normal(1, 2, 3, 5 if name.endswith("sum") else 4), normal(2, 2, 7, 4)]
+    return inputs + [normal(3, 4)] * name.endswith("tanh")
+
+
 @pytest.mark.parametrize("jit", fast([False, True], [False]))
 @pytest.mark.parametrize("widest", [0, 64])
 @pytest.mark.parametrize("name", ["window_dot", "window_sum", "window_tanh"])
@@ -105,21 +103,17 @@ def test_products_in_windows(name, widest, jit, monkeypatch):
     monkeypatch.setattr(dispatch, "MAX_WIDTH", widest)
     position = np.random.default_rng(1).integers(0, 7, (2, 3, 5))
 
-    def rows(x):
-        return x[np.arange(2)[:, None, None], position]
-
     def oracle(inputs, _=None):
         first, memory, *vector = inputs
+        rows = memory[np.arange(2)[:, None, None], position]
         if name == "window_tanh":
-            return [np.einsum("bqwu,u->bqw", np.tanh(first[:, :, None] + rows(memory)), *vector)]
+            return [np.einsum("bqwu,u->bqw", np.tanh(first[:, :, None] + rows), *vector)]
         equation = {"window_dot": "bqd,bqwd->bqw", "window_sum": "bqw,bqwd->bqd"}[name]
-        return [np.einsum(equation, first, rows(memory))]
+        return [np.einsum(equation, first, rows)]
 
-    function, places = getattr(windows, name), tensor(position, "int32")
-    inputs = [normal(1, 2, 3, 5 if name == "window_sum" else 4), normal(2, 2, 7, 4)]
-    inputs += [normal(3, 4)] * (name == "window_tanh")
-    call = lambda *given: [function(*given, places)]  # noqa: E731
-    assert_gradients(Weightless, call, inputs, oracle, jit=jit)
+    places = tensor(position, "int32")
+    call = lambda *given: [getattr(windows, name)(*given, places)]  # noqa: E731
+    assert_gradients(Weightless, call, inputs_of(name), oracle, jit=jit)
 
 
 @pytest.mark.parametrize(("products", "short"), IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)
@@ -127,8 +121,7 @@ def test_products_in_windows(name, widest, jit, monkeypatch):
 def test_every_implementation_equals_the_reference(name, products, short, monkeypatch):
     monkeypatch.setattr(fused, "_is_short", lambda *_: short)
     position = tensor(np.random.default_rng(1).integers(0, 7, (2, 3, 5)), "int32")
-    inputs = [normal(1, 2, 3, 5 if name == "weighted_sum" else 4), normal(2, 2, 7, 4)]
-    inputs = [tensor(x) for x in inputs + [normal(3, 4)] * (name == "tanh")]
+    inputs = [tensor(x) for x in inputs_of(name)]
     expected = getattr(reference, name)(*inputs, position)
     assert_close(getattr(products, name)(*inputs, position), numpy(expected))
 
@@ -161,8 +154,7 @@ def test_a_graph_for_a_gpu_has_no_loop(name, monkeypatch):
 
     monkeypatch.setattr(backend.tensorflow, "_device", lambda: "gpu")
     position = tf.random.stateless_uniform((2, 3, 5), (1, 2), 0, 7, "int32")
-    inputs = [tensor(normal(1, 2, 3, 5 if name == "window_sum" else 4)), tensor(normal(2, 2, 7, 4))]
-    inputs += [tensor(normal(3, 4))] * (name == "window_tanh")
+    inputs = [tensor(x) for x in inputs_of(name)]
 
     def both(*inputs):
         with tf.GradientTape() as tape:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_attention.plotting import attention_page
-from tests.helpers import assert_refused
+from tests.helpers import refusals
 
 RNG = np.random.default_rng(3)
 SOURCE = ["das", "</script><b>Haus", "ist", "a lt"]
@@ -104,13 +104,10 @@ def test_notebooks_show_it_in_a_frame():
     assert "</script>" not in shown
 
 
-def test_refusals():
-    weights = np.ones((3, 4)) / 4
-    assert_refused(lambda: attention_page({}, SOURCE, TARGET), "at least one map")
-    assert_refused(
-        lambda: attention_page(np.ones((0, 4)), SOURCE, []), "at least one map and one target token"
-    )
-    assert_refused(
-        lambda: attention_page(weights.T, SOURCE, TARGET), "(target tokens, source tokens)"
-    )
-    assert_refused(lambda: attention_page(weights * np.nan, SOURCE, TARGET), "finite")
+WEIGHTS = np.ones((3, 4)) / 4
+test_refusals = refusals(
+    (lambda: attention_page({}, SOURCE, TARGET), "at least one map"),
+    (lambda: attention_page(np.ones((0, 4)), SOURCE, []), "at least one map and one target token"),
+    (lambda: attention_page(WEIGHTS.T, SOURCE, TARGET), "(target tokens, source tokens)"),
+    (lambda: attention_page(WEIGHTS * np.nan, SOURCE, TARGET), "finite"),
+)

@@ -36,33 +36,26 @@ def test_weights_of_a_functional_model():
 
 
 def test_weights_of_other_layers():
-    words = keras.Input((4, 5, 3))
-    pooled = HierarchicalAttention(7, name="hierarchy")(words)
-    inner = keras.Model(words, pooled, name="inner")
-    flow_in = keras.Input((6, 3))
-    flow = BiDAFAttentionFlow(name="flow")(flow_in, flow_in)
-    decoded = AttentionRNN(keras.layers.GRUCell(3), BahdanauAttention(5), name="decoder")(
-        flow_in, flow_in
-    )
-    model = keras.Model([words, flow_in], [inner(words), flow, decoded])
-    found = attention_weights(model, [np.ones((2, 4, 5, 3)), np.ones((2, 6, 3))])
-    shapes = keras.tree.map_structure(lambda x: x.shape, found)
-    assert [x.shape for x in found["hierarchy"]] == [(2, 4, 5), (2, 4)]
-    assert [x.shape for x in found["flow"]] == [(2, 6, 6), (2, 6)]
-    assert found["decoder"].shape == (2, 6, 6), shapes
-
-
-def test_weights_of_a_memory_network_and_of_a_layer_called_twice():
+    words, flow_in = keras.Input((4, 5, 3)), keras.Input((6, 3))
+    inner = keras.Model(words, HierarchicalAttention(7, name="hierarchy")(words), name="inner")
+    decoder = AttentionRNN(keras.layers.GRUCell(3), BahdanauAttention(5), name="decoder")
     story, question = keras.Input((3, 4), dtype="int32"), keras.Input((4,), dtype="int32")
-    network = MemoryNetwork(9, 5, hops=2, name="network")
-    model = keras.Model([story, question], network(story, question))
-    ids = np.ones((2, 3, 4), "int32")
-    assert attention_weights(model, [ids, ids[:, 0]])["network"].shape == (2, 2, 3)
-    x = keras.Input((3, 4))
-    attention = keras.layers.Attention(name="twice")
-    model = keras.Model(x, attention([attention([x, x]), x]))
-    found = attention_weights(model, np.ones((2, 3, 4)))
-    assert [weights.shape for weights in found["twice"]] == [(2, 3, 3)] * 2
+    outputs = [
+        inner(words),
+        BiDAFAttentionFlow(name="flow")(flow_in, flow_in),
+        decoder(flow_in, flow_in),
+        MemoryNetwork(9, 5, hops=2, name="network")(story, question),
+    ]
+    model = keras.Model([words, flow_in, story, question], outputs)
+    sizes = (2, 4, 5, 3), (2, 6, 3), (2, 3, 4), (2, 4)
+    found = attention_weights(model, [np.ones(size) for size in sizes])
+    assert {name: [y.shape for y in x] if type(x) in (list, tuple) else x.shape
+            for name, x in found.items()} == {
+        "hierarchy": [(2, 4, 5), (2, 4)],
+        "flow": [(2, 6, 6), (2, 6)],
+        "decoder": (2, 6, 6),
+        "network": (2, 2, 3),
+    }  # fmt: skip
 
 
 class Block(keras.layers.Layer):
@@ -93,15 +86,16 @@ def test_weights_of_custom_models():
     assert set(attention_weights(sequential, np.ones((2, 3, 4)))) == {"inner", "last"}
 
 
-def test_a_layer_of_two_models_and_two_of_one_name():
+def test_a_layer_of_two_models_a_layer_called_twice_and_two_of_one_name():
     x = keras.Input((3, 4))
-    shared = AttentionPooling(5, name="pooling")
+    shared, twice = AttentionPooling(5, name="pooling"), keras.layers.Attention(name="twice")
     inner = keras.Model(x, shared(x), name="inner")
     other = keras.Model(x, AttentionPooling(7, name="pooling")(x), name="other")
-    model = keras.Model(x, [shared(x), inner(x), other(x)])
+    model = keras.Model(x, [shared(x), inner(x), other(x), twice([twice([x, x]), x])])
     found = attention_weights(model, np.ones((2, 3, 4)))
     assert [weights.shape for weights in found["pooling"]] == [(2, 3)] * 2
     assert found["pooling_2"].shape == (2, 3)
+    assert [weights.shape for weights in found["twice"]] == [(2, 3, 3)] * 2
     assert "call" not in vars(shared)
 
 

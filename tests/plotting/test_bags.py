@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_attention.plotting import plot_bag
-from tests.helpers import assert_refused
+from tests.helpers import refusals
 from tests.plotting.figures import ODD, assert_nothing_is_cut_off, weights_of
 
 RED = "#b3261e"
@@ -61,26 +61,19 @@ def test_weights_of_zero():
     assert [x.get_width() for x in figure.axes[0].patches] == [0, 0, 0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "fragments"),
-    [
-        (([0.5, 0.5], ["a"]), ("`weights` must be an array of shape (instances,), here (1,)",)),
-        (([[0.5]], ["a"]), ("`weights`", "Pass one sample")),
-        (([-0.5], ["a"]), ("`weights` must be finite and not negative",)),
-        (([1.0], "a"), ("`instances` must be a list of strings", "Split the string.")),
-        (([1.0], np.zeros((1, 5))), ("`instances` must be images", "(1, 5)", "Make a string")),
-        (([1.0], np.zeros((1, 5, 5, 1))), ("(1, 5, 5, 1)", "images[..., 0]")),
-    ],
-)
-def test_mistakes(arguments, fragments):
-    assert_refused(lambda: plot_bag(*arguments), "plot_bag", *fragments)
-
-
-def test_bad_options():
-    assert_refused(lambda: plot_bag([1.0], ["a"], most=0), "`most` must be a positive integer")
-    for marked in ([1], [True, False]):
-        message = "indices, or a mask, of the 1 instances, from 0"
-        assert_refused(lambda marked=marked: plot_bag([1.0], ["a"], marked=marked), message)
+INDICES = "indices, or a mask, of the 1 instances, from 0"
+test_mistakes = refusals(
+    *((lambda given=given: plot_bag(*given), "plot_bag", *words) for given, *words in (
+        (([0.5, 0.5], ["a"]), "`weights` must be an array of shape (instances,), here (1,)"),
+        (([[0.5]], ["a"]), "`weights`", "Pass one sample"),
+        (([-0.5], ["a"]), "`weights` must be finite and not negative"),
+        (([1.0], "a"), "`instances` must be a list of strings", "Split the string."),
+        (([1.0], np.zeros((1, 5))), "`instances` must be images", "(1, 5)", "Make a string"),
+        (([1.0], np.zeros((1, 5, 5, 1))), "(1, 5, 5, 1)", "images[..., 0]"),
+    )),
+    (lambda: plot_bag([1.0], ["a"], most=0), "`most` must be a positive integer"),
+    *((lambda x=x: plot_bag([1.0], ["a"], marked=x), INDICES) for x in ([1], [True, False])),
+)  # fmt: skip
 
 
 def test_a_mask_marks_as_indices_do():

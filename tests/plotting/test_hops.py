@@ -1,10 +1,10 @@
 """The picture of the hops of a memory network."""
 
 import numpy as np
-import pytest
 
 from keras_attention.plotting import Hops, plot_hops
 from keras_attention.plotting.hops import MOST_SENTENCES, _most_read
+from tests.helpers import refusals
 from tests.plotting.figures import (
     ODD,
     assert_labels_are_apart,
@@ -72,16 +72,11 @@ def test_long_memories_end_before_the_weights():
     assert sorted(ends)[1] > 0.7 * cells
 
 
-def test_hops_that_do_not_fit():
-    with pytest.raises(
-        ValueError, match=r"\(hops, memories\), here \(None, 3\); received \(2, 2\)"
-    ):
-        plot_hops(hops(3, weights=np.ones((2, 2))))
-    with pytest.raises(ValueError, match=r"here \(None, 3\); received \(0, 3\)"):
-        plot_hops(hops(3, weights=np.ones((0, 3))))
-    with pytest.raises(ValueError, match=r"the 3 memories, from 0; received \(1, 3, -1\)"):
-        plot_hops(hops(3, facts=(1, 3, -1)))
-    with pytest.raises(ValueError, match="one or more `Hops"):
-        plot_hops()
-    with pytest.raises(ValueError, match=r"received \(\[\'a\'\],\)"):
-        plot_hops(["a"])
+test_hops_that_do_not_fit = refusals(
+    (lambda: plot_hops(hops(3, weights=np.ones((2, 2)))),
+     "(hops, memories), here (None, 3); received (2, 2)"),
+    (lambda: plot_hops(hops(3, weights=np.ones((0, 3)))), "here (None, 3); received (0, 3)"),
+    (lambda: plot_hops(hops(3, facts=(1, 3, -1))), "the 3 memories, from 0; received (1, 3, -1)"),
+    (plot_hops, "one or more `Hops"),
+    (lambda: plot_hops(["a"]), "received (['a'],)"),
+)  # fmt: skip

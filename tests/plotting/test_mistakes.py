@@ -2,7 +2,6 @@
 
 import keras
 import numpy as np
-import pytest
 
 from keras_attention import AttentionPooling
 from keras_attention.plotting import (
@@ -13,90 +12,54 @@ from keras_attention.plotting import (
     plot_attention,
     plot_hops,
 )
+from tests.helpers import refusals
 from tests.plotting.figures import translator
 
 SOURCE, TARGET, WEIGHTS = ["das", "Haus"], ["the", "house"], [[0.9, 0.1], [0.2, 0.8]]
-ONE_STRING = r"must be a list of tokens; received 'das Haus'\. Split the string\."
-MISTAKES = {
-    "source in one string": (lambda: plot_attention(WEIGHTS, "das Haus", TARGET), ONE_STRING),
-    "target in one string": (lambda: plot_attention(WEIGHTS, SOURCE, "das Haus"), ONE_STRING),
-    "bytes in one string": (
-        lambda: plot_attention(WEIGHTS, b"das Haus", TARGET),
-        "`source` must be a list of tokens; received b'das Haus'",
-    ),
-    "tokens in one string": (lambda: highlight("das Haus", [0.9, 0.1]), ONE_STRING),
-    "memories in one string": (
-        lambda: plot_hops(Hops("das Haus", WEIGHTS)),
-        "`memories` must be a list of strings; received 'das Haus'",
-    ),
-    "sources in one string": (
-        lambda: AttentionMapCallback("logs", [], "das Haus"),
-        "`sources` must be a list of lists; received 'das Haus'",
-    ),
-    "sources of one sample": (
-        lambda: AttentionMapCallback("logs", [], SOURCE),
-        r"`sources\[0\]` must be a list of tokens; received 'das'",
-    ),
-    "targets of one sample": (
-        lambda: AttentionMapCallback("logs", [], [SOURCE] * 2, TARGET),
-        r"`targets\[0\]` must be a list of tokens; received 'the'",
-    ),
-    "swapped weights and source": (
-        lambda: plot_attention(SOURCE, WEIGHTS),
-        r"`weights` must be an array of shape .*; received \['das', 'Haus'\]",
-    ),
-    "swapped weights and tokens": (
-        lambda: highlight([0.9, 0.1], SOURCE),
-        r"`weights` must be an array of shape .*; received \['das', 'Haus'\]",
-    ),
-    "no weights": (
-        lambda: plot_attention(None, SOURCE, TARGET),
-        "`weights` must be an array of shape .*; received None",
-    ),
-    "rows of several lengths": (
-        lambda: plot_attention([[1.0], [0.5, 0.5]], SOURCE, TARGET),
-        r"`weights` must be an array of shape .*; received \[\[1.0\], ",
-    ),
-    "symbolic weights": (
-        lambda: plot_attention(keras.Input((2,)), SOURCE, TARGET),
-        "`weights` must be an array of shape .*; received <KerasTensor",
-    ),
-    "outputs and weights": (
-        lambda: plot_attention((np.ones((1, 2, 5)), np.array([WEIGHTS])), SOURCE, TARGET),
-        "(?s)`weights` must be an array",
-    ),
-    "a flag as largest": (
-        lambda: plot_attention(WEIGHTS, SOURCE, TARGET, largest=True),
-        "`largest` must be a number above 0; received True",
-    ),
-    "a list of hops": (
-        lambda: plot_hops([Hops(SOURCE, WEIGHTS)]),
-        r"received .*\. Write plot_hops\(\*samples\)",
-    ),
-    "one fact": (
-        lambda: plot_hops(Hops(SOURCE, WEIGHTS, facts=0)),
-        "`facts` must be a list of indices, or a mask, of the 2 memories, from 0; received 0",
-    ),
-    "facts in words": (
-        lambda: plot_hops(Hops(SOURCE, WEIGHTS, facts=["das"])),
-        r"`facts` must .* the 2 memories, from 0; received \['das'\]",
-    ),
-    "weights of a layer": (
-        lambda: attention_weights(AttentionPooling(5), np.ones((2, 4, 3))),
-        "`model` must be a keras.Model, with attention layers inside; received <AttentionPooling",
-    ),
-    "weights of no model": (
-        lambda: attention_weights(np.ones((2, 4, 3)), translator()),
-        r"`model` must be a keras.Model, .* inside; received float64 of shape \(2, 4, 3\)",
-    ),
-    "weights of a class": (
-        lambda: attention_weights(keras.Model, np.ones((2, 4, 3))),
-        "`model` must be a keras.Model, with attention layers inside; received the class Model",
-    ),
-}
+ONE_STRING = "must be a list of tokens; received 'das Haus'. Split the string."
+ARRAY = "`weights` must be an array of shape "
+MODEL = "`model` must be a keras.Model, with attention layers inside; received "
+BATCH = np.ones((2, 4, 3))
 
 
-@pytest.mark.parametrize(("call", "message"), MISTAKES.values(), ids=MISTAKES)
-def test_mistakes(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+def one(weights=WEIGHTS, source=SOURCE, target=TARGET, **options):
+    return lambda: plot_attention(weights, source, target, **options)
+
+
+def hops(*given, **facts):
+    return lambda: plot_hops(Hops(*given, **facts))
+
+
+def callback(*given):
+    return lambda: AttentionMapCallback("logs", [], *given)
+
+
+test_mistakes = refusals(
+    # One string in place of a list.
+    (one(source="das Haus"), ONE_STRING),
+    (one(target="das Haus"), ONE_STRING),
+    (one(source=b"das Haus"), "`source` must be a list of tokens; received b'das Haus'"),
+    (lambda: highlight("das Haus", [0.9, 0.1]), ONE_STRING),
+    (hops("das Haus", WEIGHTS), "`memories` must be a list of strings; received 'das Haus'"),
+    (callback("das Haus"), "`sources` must be a list of lists; received 'das Haus'"),
+    # One sample in place of a list of samples.
+    (callback(SOURCE), "`sources[0]` must be a list of tokens; received 'das'"),
+    (callback([SOURCE] * 2, TARGET), "`targets[0]` must be a list of tokens; received 'the'"),
+    (lambda: plot_hops([Hops(SOURCE, WEIGHTS)]), "received ", ". Write plot_hops(*samples)"),
+    # Something else as weights.
+    (lambda: plot_attention(SOURCE, WEIGHTS), ARRAY, "; received ['das', 'Haus']"),
+    (lambda: highlight([0.9, 0.1], SOURCE), ARRAY, "; received ['das', 'Haus']"),
+    (one(None), ARRAY, "; received None"),
+    (one([[1.0], [0.5, 0.5]]), ARRAY, "; received [[1.0], "),
+    (one(keras.Input((2,))), ARRAY, "; received <KerasTensor"),
+    (one((np.ones((1, 2, 5)), np.array([WEIGHTS]))), "`weights` must be an array"),
+    (one(largest=True), "`largest` must be a number above 0; received True"),
+    (hops(SOURCE, WEIGHTS, facts=0),
+     "`facts` must be a list of indices, or a mask, of the 2 memories, from 0; received 0"),
+    (hops(SOURCE, WEIGHTS, facts=["das"]),
+     "`facts` must ", " the 2 memories, from 0; received ['das']"),
+    # Something else as a model.
+    (lambda: attention_weights(AttentionPooling(5), BATCH), MODEL + "<AttentionPooling"),
+    (lambda: attention_weights(BATCH, translator()), MODEL + "float64 of shape (2, 4, 3)"),
+    (lambda: attention_weights(keras.Model, BATCH), MODEL + "the class Model"),
+)  # fmt: skip

@@ -5,6 +5,7 @@ import pytest
 from keras import ops
 
 from keras_attention.search import average_steps, beam_search, greedy_search
+from tests.helpers import refusals
 from tests.search.oracles import (
     TOKENS,
     Decoder,
@@ -91,15 +92,12 @@ def test_improbable_tokens_keep_their_log_probability():
     np.testing.assert_allclose(ops.convert_to_numpy(logits), [[0.0, -300.0]], rtol=1e-6)
 
 
-def test_mistakes():
-    with pytest.raises(ValueError, match="at least one step function"):
-        average_steps([])
-    with pytest.raises(ValueError, match="`step` must be a function"):
-        average_steps(["model"])
-    step = average_steps([constant([1.0, 2.0]), constant([1.0, 2.0, 3.0])])
-    with pytest.raises(ValueError, match=r"share one vocabulary.*2, 3"):
-        step(np.zeros(1, "int32"), (None, None), (None, None))
-    with pytest.raises(
-        ValueError, match="`memory` must be a tuple with one entry for each of the 2"
-    ):
-        step(np.zeros(1, "int32"), (None, None), None)
+NOTHING = np.zeros(1, "int32"), (None, None)
+test_mistakes = refusals(
+    (lambda: average_steps([]), "at least one step function"),
+    (lambda: average_steps(["model"]), "`step` must be a function"),
+    (lambda: average_steps([constant([1.0, 2.0]), constant([1.0, 2.0, 3.0])])(
+        *NOTHING, (None, None)), "share one vocabulary", "2, 3"),
+    (lambda: average_steps([constant([1.0, 2.0])] * 2)(*NOTHING, None),
+     "`memory` must be a tuple with one entry for each of the 2"),
+)  # fmt: skip

@@ -7,15 +7,10 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.search import (
-    SearchResult,
-    beam_search,
-    bidirectional_search,
-    reverse_tokens,
-)
+from keras_attention.search import SearchResult, beam_search, bidirectional_search, reverse_tokens
 from tests import fast
 from tests.backends import BACKEND, compiled, only_on
-from tests.helpers import assert_refused
+from tests.helpers import assert_refused, refusals
 from tests.search.oracles import (
     END,
     START,
@@ -172,38 +167,23 @@ def test_sizes_may_be_unknown(jit):
         assert_same(SearchResult(*graph(*memories)), SearchResult(*run(*memories)))
 
 
-def test_what_is_no_pair_is_refused():
-    decoder = Decoder(0, vocabulary=WORDS)
-    state, memory = decoder.inputs(2)
-    for name, given in {
-        "steps": (decoder.step, [state] * 2, [memory] * 2),
-        "states": ([decoder.step] * 2, [state], [memory] * 2),
-        "memories": ([decoder.step] * 2, [state] * 2, None),
-    }.items():
-        message = f"`{name}` must be a pair, one for the left-to-right model and one for the right"
-        assert_refused(lambda given=given: bidirectional_search(*given, **TOKENS), message)
+STEP, _, MEMORY = table([[0.25] * 4] * 4)
+PAIR = "must be a pair, one for the left-to-right model and one for the right"
 
 
-def test_a_sequence_that_ended_is_better_than_one_that_was_cut_off():
-    end = [0.0, 1.0, 0.0, 0.0]
-    long = table([[0.0, 0.1, 0.9, 0.0], end, [0.0, 0.1, 0.9, 0.0], end])
-    tokens = {"start_token": 0, "end_token": 1, "max_length": 3, "beam_width": 4}
-    found = to_numpy(bidirectional_search(*zip(long, long, strict=True), **tokens))
-    assert found.tokens.tolist() == [[[2, 2, 1], [2, 1, 1], [1, 1, 1], [2, 2, 2]]]
-    assert found.scores[0, 3] > found.scores[0, 0]
-
-
-def test_both_models_are_checked():
-    step, _, memory = table([[0.25] * 4] * 4)
+@pytest.mark.parametrize(("change", "words"), [
+    ({"steps": STEP}, ("`steps` " + PAIR,)),
+    ({"states": [None]}, ("`states` " + PAIR,)),
+    ({"memories": None}, ("`memories` " + PAIR,)),
+    ({"steps": (STEP, lambda tokens: None)},
+     ("`step` must be a function ", " too many positional arguments")),
+    ({"memories": (MEMORY, np.concatenate([MEMORY, MEMORY]))},
+     ("state and memory must hold ", " one batch size")),
+])  # fmt: skip
+def test_both_models_are_checked(change, words):
+    given = {"steps": (STEP, STEP), "states": (None, None), "memories": (MEMORY, MEMORY)} | change
     tokens = {"start_token": 0, "end_token": 1, "max_length": 2}
-    with pytest.raises(
-        ValueError, match=r"`step` must be a function .* too many positional arguments"
-    ):
-        bidirectional_search((step, lambda tokens: None), (None, None), (memory, memory), **tokens)
-    memories = memory, np.concatenate([memory, memory])
-    message = "state and memory must hold .* one batch size"
-    with pytest.raises(ValueError, match=message):
-        bidirectional_search((step, step), (None, None), memories, **tokens)
+    assert_refused(lambda: bidirectional_search(*given.values(), **tokens), *words)
 
 
 def test_the_defaults_are_those_of_a_beam_search():
@@ -240,13 +220,10 @@ def test_tokens_of_a_functional_model_are_reversed():
         assert np.array_equal(model(np.array(tokens)), expected)
 
 
-@pytest.mark.parametrize("wrong", [[[3, 4, 2]], np.ones((2, 3)), np.ones(3, int), None])
-def test_other_things_are_not_reversed(wrong):
-    with pytest.raises(ValueError, match="must be integer ids of shape"):
-        reverse_tokens(wrong, 2)
-
-
-@pytest.mark.parametrize("name", ["end_token", "pad_token"])
-def test_a_word_is_no_token(name):
-    with pytest.raises(ValueError, match=rf"`{name}` must be .* received '</s>' .* Look it up"):
-        reverse_tokens(np.ones((2, 3), int), **{"end_token": 2, name: "</s>"})
+TOKEN = "must be ", " received '</s>' ", " Look it up"
+test_what_cannot_be_reversed = refusals(
+    *((lambda x=x: reverse_tokens(x, 2), "must be integer ids of shape")
+      for x in ([[3, 4, 2]], np.ones((2, 3)), np.ones(3, int), None)),
+    *((lambda x=x: reverse_tokens(np.ones((2, 3), int), **{"end_token": 2, x: "</s>"}),
+       f"`{x}` ", *TOKEN) for x in ("end_token", "pad_token")),
+)  # fmt: skip

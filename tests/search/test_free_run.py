@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_attention.search import free_run
 from tests.backends import compiled, tensor
-from tests.helpers import assert_close, assert_refused, normal, numpy
+from tests.helpers import assert_close, assert_refused, normal, numpy, refusals
 
 B, F, TK, L = 3, 2, 5, 6
 FIRST, KERNEL = (normal(n, *shape).astype("float32") for n, shape in ((1, (B, F)), (2, (F, F))))
@@ -93,61 +93,35 @@ def test_frames_of_any_shape_and_no_weights():
     assert numpy(found.lengths).tolist() == [3, 3, 3]
 
 
-@pytest.mark.parametrize(
-    ("change", "fragments"),
-    [
-        (lambda o, s, z, w: (o, s, z), ("the tuple (output, stop, state", "a tuple of 3")),
-        (
-            lambda o, s, z, w: (o[:, :1], s, z, w),
-            ("output, float of shape (3, 2)", "received float32 of shape (3, 1)"),
-        ),
-        (
-            lambda o, s, z, w: (o, o, z, w),
-            ("stop, float of shape (3,)", "received float32 of shape (3, 2)"),
-        ),
-        (lambda o, s, z, w: (o, s > 0, z, w), ("stop, float of shape (3,)", "received bool")),
-        (
-            lambda o, s, z, w: (o, s, z, w[0]),
-            ("weights, float of shape (3, None)", "received float32 of shape (5,)"),
-        ),
-        (
-            lambda o, s, z, w: (o, s, z, w[:1]),
-            ("weights, float of shape (3, None)", "received float32 of shape (1, 5)"),
-        ),
-        (
-            lambda o, s, z, w: (o, s, z, [w, o[0]]),
-            ("weights, float of shape (3, None)", "received ["),
-        ),
-        (lambda o, s, z, w: (o, s, None, w), ("`step` must return the state with the structure",)),
-    ],
-)
-def test_what_a_step_returns_is_checked(change, fragments):
-    assert_refused(
-        lambda: run(tensor(FIRST), tensor(LIMITS), lambda *x: change(*step(*x))), *fragments
-    )
+WEIGHTS = "weights, float of shape (3, None)"
 
 
-@pytest.mark.parametrize("first", [1.0, None, (np.zeros((3, 2)), np.zeros((3, 2)))])
-def test_a_first_output_that_is_no_batch(first):
-    assert_refused(
-        lambda: free_run(step, None, first=first, max_steps=2),
-        "`first` must be one tensor (batch, ",
-    )
+@pytest.mark.parametrize(("change", "words"), [
+    (lambda o, s, z, w: (o, s, z), ("the tuple (output, stop, state", "a tuple of 3")),
+    (lambda o, s, z, w: (o[:, :1], s, z, w),
+     ("output, float of shape (3, 2)", "received float32 of shape (3, 1)")),
+    (lambda o, s, z, w: (o, o, z, w),
+     ("stop, float of shape (3,)", "received float32 of shape (3, 2)")),
+    (lambda o, s, z, w: (o, s > 0, z, w), ("stop, float of shape (3,)", "received bool")),
+    (lambda o, s, z, w: (o, s, z, w[0]), (WEIGHTS, "received float32 of shape (5,)")),
+    (lambda o, s, z, w: (o, s, z, w[:1]), (WEIGHTS, "received float32 of shape (1, 5)")),
+    (lambda o, s, z, w: (o, s, z, [w, o[0]]), (WEIGHTS, "received [")),
+    (lambda o, s, z, w: (o, s, None, w), ("`step` must return the state with the structure",)),
+])  # fmt: skip
+def test_what_a_step_returns_is_checked(change, words):
+    given = tensor(FIRST), tensor(LIMITS)
+    assert_refused(lambda: run(*given, lambda *x: change(*step(*x))), *words)
 
 
-def test_batch_sizes_that_differ():
-    wanted = "first, state and memory must hold tensors of shape (batch, ...) with one batch size"
-    assert_refused(lambda: run(tensor(FIRST[:1]), tensor(LIMITS)), wanted, "'first': (1, 2)")
-    assert_refused(lambda: run(tensor(FIRST), tensor(LIMITS[:1])), wanted, "'memory': (1,)")
-
-
-def test_a_step_that_is_no_function():
-    assert_refused(
-        lambda: run(tensor(FIRST), tensor(LIMITS), step=3),
-        "`step` must be a function step(last, state, memory) -> (output, stop, state, weights)",
-    )
-
-
-@pytest.mark.parametrize("steps", [0, -1, 2.0, None])
-def test_bad_numbers_of_steps(steps):
-    assert_refused(lambda: run(tensor(FIRST), tensor(LIMITS), max_steps=steps), "max_steps")
+FIRST_OUTPUT = "`first` must be one tensor (batch, "
+BATCH = "first, state and memory must hold tensors of shape (batch, ...) with one batch size"
+test_mistakes = refusals(
+    *((lambda x=x: free_run(step, None, first=x, max_steps=2), FIRST_OUTPUT)
+      for x in (1.0, None, (np.zeros((3, 2)), np.zeros((3, 2))))),
+    (lambda: run(tensor(FIRST[:1]), tensor(LIMITS)), BATCH, "'first': (1, 2)"),
+    (lambda: run(tensor(FIRST), tensor(LIMITS[:1])), BATCH, "'memory': (1,)"),
+    (lambda: run(tensor(FIRST), tensor(LIMITS), step=3),
+     "`step` must be a function step(last, state, memory) -> (output, stop, state, weights)"),
+    *((lambda x=x: run(tensor(FIRST), tensor(LIMITS), max_steps=x), "max_steps")
+      for x in (0, -1, 2.0, None)),
+)  # fmt: skip

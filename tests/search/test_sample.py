@@ -9,16 +9,9 @@ import pytest
 from keras import ops
 
 from keras_attention.search import SearchResult, greedy_search, sample_search
-from tests.backends import XLA, compiled, on_tensorflow
-from tests.search.oracles import (
-    END,
-    START,
-    TOKENS,
-    Decoder,
-    V,
-    brute_force,
-    to_numpy,
-)
+from tests.backends import compiled
+from tests.helpers import assert_refused
+from tests.search.oracles import END, START, TOKENS, Decoder, V, brute_force, to_numpy
 
 WORDS = 127  # a prime, so that the last group of words is padded
 ONE = {"start_token": START, "end_token": END, "max_length": 1}
@@ -46,23 +39,14 @@ def assert_distributed(counts, p):
     assert error <= freedom + 4 * math.sqrt(2 * freedom)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"temperature": 0.5},
-        {"temperature": 1.7},
-        {"top_k": 1},
-        {"top_k": 5},
-        {"top_k": 500},
-        {"top_p": 0.01},
-        {"top_p": 0.5},
-        {"top_p": 0.97},
-        {"top_p": 1.0},
-        {"temperature": 0.7, "top_k": 40, "top_p": 0.6},
-    ],
-    ids=str,
-)
+OPTIONS = [
+    *({}, {"temperature": 0.5}, {"temperature": 1.7}, {"top_k": 1}, {"top_k": 5}, {"top_k": 500}),
+    *({"top_p": 0.01}, {"top_p": 0.5}, {"top_p": 0.97}, {"top_p": 1.0}),
+    {"temperature": 0.7, "top_k": 40, "top_p": 0.6},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_one_token_has_the_distribution(options):
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(2, WORDS)).astype("float32")
@@ -169,53 +153,16 @@ def test_nothing_is_possible():
         assert np.all(found.log_probs == 0)
 
 
-@pytest.mark.skipif(not XLA, reason="PyTorch compiles nothing")
-@pytest.mark.slow
-def test_one_token_has_the_distribution_when_compiled():
-    logits = np.random.default_rng(0).normal(size=(1, WORDS)).astype("float32")
-
-    def run(memory):
-        options = {"samples": 4096, "temperature": 0.7, "top_k": 60, "top_p": 0.6}
-        return tuple(sample_search(fixed, None, memory, seed=2, **ONE, **options))
-
-    found = to_numpy(compiled(run)(np.concatenate([logits] * 8)))
-    expected = kept(np.exp(logits[0]), 0.7, 60, 0.6)
-    assert_distributed(np.bincount(found.tokens.ravel(), minlength=WORDS), expected)
-
-
-@on_tensorflow
-@pytest.mark.slow
-def test_saved_model(tmp_path):
-    import tensorflow as tf
-
-    def run(memory, seed):
-        options = TOKENS | {"max_length": 4, "samples": 5, "top_p": 0.8}
-        found = sample_search(fixed, None, memory, seed=seed, **options)
-        return found._asdict() | {"weights": memory}
-
-    module = tf.Module()
-    specs = [tf.TensorSpec((None, V)), tf.TensorSpec((), "int32")]
-    module.run = tf.function(run, input_signature=specs)
-    tf.saved_model.save(module, str(tmp_path))
-    served = tf.saved_model.load(str(tmp_path))
-    memory = np.zeros((2, V), "float32")
-    found = served.run(memory, 3)["tokens"].numpy()
-    np.testing.assert_array_equal(found, tokens_of(3, top_p=0.8))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"samples": 0}, r"`samples` must be a positive integer, .*received 0"),
-        ({"temperature": 0}, r"`temperature` must be a number above 0; received 0"),
-        ({"temperature": math.inf}, r"`temperature` must be a number above 0; received inf"),
-        ({"top_k": 0}, r"`top_k` must be a positive integer, .*received 0"),
-        ({"top_p": 1.1}, r"`top_p` must be a number above 0 and at most 1; received 1\.1"),
-        ({"top_p": "0.9"}, r"`top_p` must be a number .*received '0\.9'"),
-        ({"seed": -1}, "`seed` must be an integer from 0 .*received -1"),
-        ({"seed": 1.0}, r"`seed` must be an integer .*received 1\.0"),
-    ],
-)
-def test_arguments_out_of_range(change, message):
-    with pytest.raises(ValueError, match=message):
-        sample_search(fixed, None, np.ones((2, V), "float32"), **TOKENS | change)
+@pytest.mark.parametrize(("change", "words"), [
+    ({"samples": 0}, ("`samples` must be a positive integer, ", "received 0")),
+    ({"temperature": 0}, ("`temperature` must be a number above 0; received 0",)),
+    ({"temperature": math.inf}, ("`temperature` must be a number above 0; received inf",)),
+    ({"top_k": 0}, ("`top_k` must be a positive integer, ", "received 0")),
+    ({"top_p": 1.1}, ("`top_p` must be a number above 0 and at most 1; received 1.1",)),
+    ({"top_p": "0.9"}, ("`top_p` must be a number ", "received '0.9'")),
+    ({"seed": -1}, ("`seed` must be an integer from 0 ", "received -1")),
+    ({"seed": 1.0}, ("`seed` must be an integer ", "received 1.0")),
+])  # fmt: skip
+def test_arguments_out_of_range(change, words):
+    given = TOKENS | change
+    assert_refused(lambda: sample_search(fixed, None, np.ones((2, V), "float32"), **given), *words)

@@ -10,7 +10,8 @@ from keras import ops
 from keras_attention.search import SearchResult, beam_search, greedy_search
 from keras_attention.search._top_k import GROUP
 from tests import fast
-from tests.backends import on_tensorflow, only_on
+from tests.backends import on_tensorflow
+from tests.helpers import assert_refused
 from tests.search.oracles import (
     END,
     START,
@@ -50,11 +51,8 @@ def test_one_beam_is_greedy_search(seed):
     state, memory = decoder.inputs(13, seed)
     greedy = to_numpy(greedy_search(decoder.step, state, memory, **TOKENS))
     for length_penalty in (0.0, 1.3):
-        beam = to_numpy(
-            beam_search(
-                decoder.step, state, memory, beam_width=1, length_penalty=length_penalty, **TOKENS
-            )
-        )
+        options = TOKENS | {"beam_width": 1, "length_penalty": length_penalty}
+        beam = to_numpy(beam_search(decoder.step, state, memory, **options))
         scores = greedy.scores / penalty(greedy.lengths, length_penalty)
         assert_same(SearchResult(*(x[:, 0] for x in beam)), greedy._replace(scores=scores))
 
@@ -65,34 +63,8 @@ def test_beam_search_is_the_loop(width, length_penalty):
     state, memory = decoder.inputs(5)
     expected = oracle_beam(decoder, state, memory, width, length_penalty)
     assert len({len(tokens) for beams in expected for tokens, *_ in beams}) > 1
-    result = beam_search(
-        decoder.step,
-        state,
-        memory,
-        beam_width=width,
-        length_penalty=length_penalty,
-        **TOKENS,
-    )
-    assert_found(result, expected)
-
-
-def test_length_penalty_counts_the_end_token():
-    # Two sequences, "end" with probability p and "3 end" with q: which is better depends on lp.
-    p, q = 0.55, 0.45
-    table = np.full((1, V, V), 1e-9)
-    table[0, START, [END, 3]] = p, q
-    table[0, 3, END] = 1.0
-
-    def step(tokens, state, memory):
-        row = ops.take_along_axis(memory, ops.reshape(tokens, (-1, 1, 1)), axis=1)
-        return ops.log(ops.squeeze(row, 1)), state, None
-
-    even = math.log(math.log(q) / math.log(p)) / math.log(7 / 6)
-    for length_penalty, first in ((even - 0.01, 1), (even + 0.01, 2)):
-        found = to_numpy(
-            beam_search(step, None, table, beam_width=2, length_penalty=length_penalty, **TOKENS)
-        )
-        assert found.lengths.tolist() == [[first, 3 - first]]
+    options = TOKENS | {"beam_width": width, "length_penalty": length_penalty}
+    assert_found(beam_search(decoder.step, state, memory, **options), expected)
 
 
 def test_a_step_of_an_ended_hypothesis_does_not_matter():
@@ -125,19 +97,6 @@ def test_nan_of_an_ended_hypothesis_chooses_no_token_behind_a_long_vocabulary():
     assert len(np.unique(found.lengths)) > 1
 
 
-def sample(state, memory, b):
-    return keras.tree.map_structure(lambda x: x if x is None else x[b : b + 1], (state, memory))
-
-
-def test_samples_do_not_see_each_other():
-    decoder = Decoder(4)
-    state, memory = decoder.inputs(5)
-    whole = to_numpy(beam_search(decoder.step, state, memory, beam_width=3, **TOKENS))
-    for b in range(5):
-        alone = beam_search(decoder.step, *sample(state, memory, b), beam_width=3, **TOKENS)
-        assert_same(alone, SearchResult(*(x[b : b + 1] for x in whole)))
-
-
 def test_a_state_or_a_memory_alone_is_enough():
     decoder = Decoder()
     state, memory = decoder.inputs(5)
@@ -154,19 +113,6 @@ def test_a_state_or_a_memory_alone_is_enough():
         found = greedy_search(count_up, nothing, certainty, **TOKENS)
         assert ops.convert_to_numpy(found.lengths).tolist() == [6] * 3
         assert found.weights is None
-
-
-def test_a_search_that_never_ends_has_the_full_length():
-    certainty = np.full((2, 1), 9.0, "float32")
-    tokens = dict(start_token=START, end_token=END, max_length=5)
-    found = to_numpy(greedy_search(count_up, None, certainty, **tokens))
-    assert found.tokens.tolist() == [[3, 4, 5, 6, 0]] * 2
-    assert found.lengths.tolist() == [5, 5]
-    found = to_numpy(beam_search(count_up, None, certainty, beam_width=1, **tokens))
-    assert found.tokens.tolist() == [[[3, 4, 5, 6, 0]]] * 2
-    assert found.lengths.tolist() == [[5]] * 2
-    log_prob = 9 - math.log(math.exp(9) + V - 1)
-    np.testing.assert_allclose(found.scores, 5 * log_prob / penalty(5, 1.0), atol=1e-6)
 
 
 def test_large_logits_keep_their_precision():
@@ -193,40 +139,24 @@ def test_one_step():
     assert_found(greedy_search(decoder.step, state, memory, **tokens), expected, max_length=1)
 
 
-def test_forbidden_tokens():
-    allowed = np.full((1, V), -np.inf, "float32")
-    allowed[0, [END, 4]] = 2.0, 1.0
-
-    def step(tokens, state, memory):
-        return memory, state, None
-
-    found = to_numpy(beam_search(step, None, allowed, beam_width=5, **TOKENS | {"max_length": 2}))
-    assert found.lengths.tolist() == [[1, 2, 2, 0, 0]]
-    assert found.tokens.tolist() == [[[END, END], [4, END], [4, 4], [END, END], [END, END]]]
-    end, four = (x - math.log(math.exp(2) + math.exp(1)) for x in (2, 1))
-    scores = [end, (four + end) / penalty(2, 1.0), 2 * four / penalty(2, 1.0)]
-    np.testing.assert_allclose(found.scores[0, :3], scores, rtol=1e-5)
-    assert np.all(found.scores[0, 3:] == -np.inf)
-
-
 def test_a_step_that_allows_nothing():
     # After token 4 nothing is allowed: the most probable token leads nowhere.
     table = np.full((1, V, V), -np.inf, "float32")
     table[0, START, [3, 4]] = 1.0, 2.0
     table[0, 3, END] = 0.0
 
-    def step(tokens, state, memory):
+    def next_tokens(tokens, state, memory):
         row = ops.take_along_axis(memory, ops.reshape(tokens, (-1, 1, 1)), axis=1)
         return ops.squeeze(row, 1), state, None
 
-    found = to_numpy(beam_search(step, None, table, beam_width=2, **TOKENS))
+    found = to_numpy(beam_search(next_tokens, None, table, beam_width=2, **TOKENS))
     assert found.tokens[..., :2].tolist() == [[[3, END], [END, END]]]
     assert found.lengths.tolist() == [[2, 0]]
     expected = (1 - math.log(math.exp(1) + math.exp(2))) / penalty(2, 1.0)
     np.testing.assert_allclose(found.scores, [[expected, -np.inf]], rtol=1e-5)
     for found in (
-        to_numpy(greedy_search(step, None, table, **TOKENS)),
-        to_numpy(beam_search(step, None, table, beam_width=1, **TOKENS)),
+        to_numpy(greedy_search(next_tokens, None, table, **TOKENS)),
+        to_numpy(beam_search(next_tokens, None, table, beam_width=1, **TOKENS)),
     ):
         assert np.all(found.tokens == END)
         assert found.lengths.item() == 0
@@ -248,37 +178,26 @@ def test_weights_keep_their_dtype_and_the_softmax_is_float32():
 
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="a traced step is called only once")
 def test_search_stops_when_all_have_ended():
-    calls = []
-
-    def step(tokens, state, memory):
-        calls.append(tokens)
-        return count_up(tokens, state, memory)
-
-    certainty = np.full((2, 1), 90.0, "float32")
-    greedy_search(step, None, certainty, **TOKENS)
-    assert len(calls) == 6
-    calls.clear()
-    beam_search(step, None, certainty, beam_width=1, **TOKENS)
-    assert len(calls) == 6
+    calls, certainty = [], np.full((2, 1), 90.0, "float32")
 
     def end_at_once(tokens, state, memory):
-        calls.append(tokens)
         return memory * ops.one_hot(tokens * 0 + END, V, dtype="float32"), state, None
-
-    calls.clear()
-    beam_search(end_at_once, None, certainty, beam_width=V, length_penalty=0.0, **TOKENS)
-    assert len(calls) == 2  # all but the best of the first step's beams end in the second
 
     def end_or_nothing(tokens, state, memory):
         logits, state, weights = end_at_once(tokens, state, memory)
         return ops.where(logits > 0, logits, -math.inf), state, weights
 
-    calls.clear()
-    beam_search(end_or_nothing, None, certainty, beam_width=3, **TOKENS)
-    assert len(calls) == 1
-    calls.clear()
-    greedy_search(end_or_nothing, None, -certainty, **TOKENS)
-    assert len(calls) == 1
+    def count(step, find, memory=certainty, **options):
+        calls.clear()
+        find(lambda *given: calls.append(1) or step(*given), None, memory, **TOKENS, **options)
+        return len(calls)
+
+    assert count(count_up, greedy_search) == 6
+    assert count(count_up, beam_search, beam_width=1) == 6
+    # All but the best of the first step's beams end in the second.
+    assert count(end_at_once, beam_search, beam_width=V, length_penalty=0.0) == 2
+    assert count(end_or_nothing, beam_search, beam_width=3) == 1
+    assert count(end_or_nothing, greedy_search, -certainty) == 1
 
 
 # -- where it runs
@@ -303,20 +222,18 @@ def flat_inputs(decoder, batch, length):
     return [ops.convert_to_tensor(x) for x in inputs if x is not None]
 
 
-def signature(decoder):
-    """The inputs with batch size and memory steps unknown: where two sizes differ."""
+@on_tensorflow
+@pytest.mark.slow
+@pytest.mark.parametrize("jit_compile", fast([False, True], [True], slow=0))
+def test_tf_function_with_unknown_sizes(jit_compile):
     import tensorflow as tf
 
-    def spec(x, y):
-        sizes = zip(x.shape, y.shape, strict=True)
-        return tf.TensorSpec([a if a == b else None for a, b in sizes], x.dtype)
-
-    return [
-        spec(*xy) for xy in zip(flat_inputs(decoder, 2, 3), flat_inputs(decoder, 5, 7), strict=True)
-    ]
-
-
-def assert_runs(run, decoder):
+    decoder = Decoder()
+    # Batch size and memory steps are unknown: where two sizes differ.
+    pairs = zip(flat_inputs(decoder, 2, 3), flat_inputs(decoder, 5, 7), strict=True)
+    sizes = [(zip(x.shape, y.shape, strict=True), x.dtype) for x, y in pairs]
+    specs = [tf.TensorSpec([a if a == b else None for a, b in pair], x) for pair, x in sizes]
+    run = tf.function(both_searches(decoder), specs, jit_compile=jit_compile)
     for batch, length in ((5, 3), (2, 7)):
         inputs = flat_inputs(decoder, batch, length)
         found, expected = run(*inputs), both_searches(decoder)(*inputs)
@@ -325,37 +242,11 @@ def assert_runs(run, decoder):
 
 
 @on_tensorflow
-@pytest.mark.slow
-@pytest.mark.parametrize("jit_compile", fast([False, True], [True], slow=0))
-def test_tf_function_with_unknown_sizes(jit_compile):
-    import tensorflow as tf
-
-    decoder = Decoder()
-    run = tf.function(
-        both_searches(decoder), input_signature=signature(decoder), jit_compile=jit_compile
-    )
-    assert_runs(run, decoder)
-
-
-@pytest.mark.slow
-@on_tensorflow
-def test_saved_model(tmp_path):
-    import tensorflow as tf
-
-    decoder = Decoder()
-    module = tf.Module()
-    module.run = tf.function(both_searches(decoder), input_signature=signature(decoder))
-    tf.saved_model.save(module, str(tmp_path))
-    assert_runs(tf.saved_model.load(str(tmp_path)).run, decoder)
-
-
-@on_tensorflow
 def test_export_archive_of_a_keras_decoder(tmp_path):
     import tensorflow as tf
 
-    embed = keras.layers.Embedding(V, D)
-    cell = keras.layers.GRUCell(D)
-    head = keras.layers.Dense(V)
+    parts = keras.layers.Embedding(V, D), keras.layers.GRUCell(D), keras.layers.Dense(V)
+    embed, cell, head = parts
 
     def step(tokens, state, memory):
         output, state = cell(embed(tokens), state)
@@ -363,13 +254,12 @@ def test_export_archive_of_a_keras_decoder(tmp_path):
         return head(output + ops.einsum("nt,ntd->nd", weights, memory)), state, weights
 
     def translate(memory):
-        state = [memory[:, 0]]
-        return beam_search(step, state, memory, beam_width=3, **TOKENS)._asdict()
+        return beam_search(step, [memory[:, 0]], memory, beam_width=3, **TOKENS)._asdict()
 
     memory = np.random.default_rng(0).normal(size=(2, TK, D)).astype("float32")
     expected = SearchResult(**translate(ops.convert_to_tensor(memory)))
     archive = keras.export.ExportArchive()
-    for layer in (embed, cell, head):
+    for layer in parts:
         archive.track(layer)
     archive.add_endpoint("translate", translate, [tf.TensorSpec((None, None, D), "float32")])
     archive.write_out(str(tmp_path), verbose=False)
@@ -377,95 +267,71 @@ def test_export_archive_of_a_keras_decoder(tmp_path):
     assert_same(SearchResult(**served.translate(memory)), expected)
 
 
-@only_on("jax", reason="the other backends have tests of their own")
-def test_compiled_on_jax():
-    import jax
-
-    decoder = Decoder()
-    found = jax.jit(both_searches(decoder))(*flat_inputs(decoder, 5, 3))
-    state, memory = decoder.inputs(5)
-    assert_found(SearchResult(**found["greedy"]), oracle_greedy(decoder, state, memory))
-    assert_found(SearchResult(**found["beam"]), oracle_beam(decoder, state, memory, 3, 1.0))
-
-
 # -- what is refused
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"max_length": 0}, r"`max_length` must be a positive integer, .*received 0"),
-        ({"max_length": 2.0}, r"`max_length` must be a positive integer, .*received 2\.0"),
-        ({"max_length": True}, r"`max_length` must be a positive integer, .*received True"),
-        ({"start_token": -1}, r"`start_token` must be an integer from 0 .*received \-1"),
-        ({"end_token": 1.0}, r"`end_token` must be an integer from 0 .*received 1\.0"),
-        ({"end_token": -3}, r"`end_token` must be an integer from 0 .*received \-3"),
-        ({"end_token": V}, "`end_token` must be one of the 7 tokens .* 0 to 6; received 7"),
-        ({"memory": None}, "hold no tensor that could tell the batch size"),
-        (
-            {"state": np.zeros((3, 1))},
-            r"one batch size, not 0; received {'state': \(3, 1\), 'memory'",
-        ),
-        ({"memory": np.ones((0, 1))}, r"one batch size, not 0; received {'memory': \(0, 1\)}"),
-        ({"memory": {"a": [np.float32(1)]}}, r"""memory\['a'\]\[0\]": \(\)"""),
-    ],
-)
-def test_arguments_out_of_range(change, message):
-    arguments = {"state": None, "memory": np.ones((2, 1), "float32")} | TOKENS | change
+RANGE = "must be an integer from 0 ", "must be a positive integer, "
+
+
+BOTH, BEAM = (greedy_search, beam_search), (beam_search,)
+PENALTY = "`length_penalty` must be a number "
+
+
+@pytest.mark.parametrize(("searches", "change", "words"), [
+    (BOTH, {"max_length": 0}, ("`max_length` " + RANGE[1], "received 0")),
+    (BOTH, {"max_length": 2.0}, ("`max_length` " + RANGE[1], "received 2.0")),
+    (BOTH, {"max_length": True}, ("`max_length` " + RANGE[1], "received True")),
+    (BOTH, {"max_length": -1}, ("`max_length` " + RANGE[1], "received -1")),
+    (BOTH, {"start_token": -1}, ("`start_token` " + RANGE[0], "received -1")),
+    (BOTH, {"end_token": 1.0}, ("`end_token` " + RANGE[0], "received 1.0")),
+    (BOTH, {"end_token": -3}, ("`end_token` " + RANGE[0], "received -3")),
+    (BOTH, {"memory": None}, ("hold no tensor that could tell the batch size",)),
+    (BOTH, {"state": np.zeros((3, 1))},
+     ("one batch size, not 0; received {'state': (3, 1), 'memory'",)),
+    (BOTH, {"memory": np.ones((0, 1))}, ("one batch size, not 0; received {'memory': (0, 1)}",)),
+    (BOTH, {"memory": {"a": [np.float32(1)]}}, ("""memory['a'][0]": ()""",)),
+    (BEAM, {"beam_width": 0}, ("`beam_width` " + RANGE[1], "received 0")),
+    (BEAM, {"beam_width": 2.5}, ("`beam_width` " + RANGE[1], "received 2.5")),
+    (BEAM, {"length_penalty": -0.1}, (PENALTY + "of at least 0 ", "received -0.1")),
+    (BEAM, {"length_penalty": math.inf}, (PENALTY, "received inf")),
+    (BEAM, {"length_penalty": math.nan}, (PENALTY, "received nan")),
+    (BEAM, {"length_penalty": "1"}, (PENALTY, "received '1'")),
+])  # fmt: skip
+def test_arguments_out_of_range(searches, change, words):
+    """Before a step runs."""
+    given = {"state": None, "memory": np.ones((2, 1), "float32")} | TOKENS | change
+    for find in searches:
+        assert_refused(lambda find=find: find(lambda *_: 1 / 0, **given), *words)
+
+
+def test_an_end_token_outside_of_the_vocabulary():
+    words = "`end_token` must be one of the 7 tokens ", " 0 to 6; received 7"
+    given = TOKENS | {"end_token": V}
     for find in (greedy_search, beam_search):
-        with pytest.raises(ValueError, match=message):
-            find(count_up, **arguments)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"beam_width": 0}, r"`beam_width` must be a positive integer, .*received 0"),
-        ({"beam_width": 2.5}, r"`beam_width` must be a positive integer, .*received 2\.5"),
-        ({"max_length": -1}, r"`max_length` must be a positive integer, .*received \-1"),
-        (
-            {"length_penalty": -0.1},
-            r"`length_penalty` must be a number of at least 0 .*received \-0\.1",
-        ),
-        ({"length_penalty": math.inf}, r"`length_penalty` must be a number .*received inf"),
-        ({"length_penalty": math.nan}, r"`length_penalty` must be a number .*received nan"),
-        ({"length_penalty": "1"}, r"`length_penalty` must be a number .*received '1'"),
-    ],
-)
-def test_beam_arguments_out_of_range(change, message):
-    def step(tokens, state, memory):
-        raise AssertionError("the step ran before the arguments were checked")
-
-    with pytest.raises(ValueError, match=message):
-        beam_search(step, None, np.ones((2, 1), "float32"), **TOKENS | change)
+        assert_refused(lambda find=find: find(count_up, None, LOGITS[:, :1], **given), *words)
 
 
 LOGITS = np.zeros((2, V), "float32")
 STATE = {"a": np.zeros((2, D), "float32"), "b": None}
+TUPLE, GIVEN = "must return the tuple (logits, state, weights)", "structure it was given"
+RETURNED = "must return logits, float of shape (2, None)"
 
 
-@pytest.mark.parametrize(
-    ("outputs", "message"),
-    [
-        (LOGITS, r"must return the tuple \(logits, state, weights\)"),
-        ((LOGITS, STATE), r"must return the tuple \(logits, state, weights\)"),
-        (
-            (LOGITS[:, None], STATE, None),
-            r"must return logits, float of shape \(2, None\).*\(2, 1, 7\)",
-        ),
-        ((LOGITS[:1], STATE, None), r"must return logits, float of shape \(2, None\).*\(1, 7\)"),
-        ((None, STATE, None), "must return logits, float of shape .* received None"),
-        ((LOGITS, STATE, LOGITS[0]), r"must return weights, float of shape \(2, None\).*\(7,\)"),
-        ((LOGITS, None, None), r"structure it was given.*state\['a'\].*received \[\]"),
-        ((LOGITS, STATE | {"b": LOGITS}, None), r"structure it was given.*state\['b'\]"),
-        ((LOGITS, [STATE], None), r"structure it was given.*state\[0\]\['a'\]"),
-        ((LOGITS, {"a": LOGITS}, None), r"return state\['a'\] as it was given.*\(2, 5\).*\(2, 7\)"),
-        ((LOGITS, {"a": np.zeros((2, D), "int32")}, None), "float32 .*received int32"),
-    ],
-)
-def test_steps_that_return_something_else(outputs, message):
-    with pytest.raises(ValueError, match=message):
-        greedy_search(lambda tokens, state, memory: outputs, STATE, **TOKENS)
+@pytest.mark.parametrize(("outputs", "words"), [
+    (LOGITS, (TUPLE,)),
+    ((LOGITS, STATE), (TUPLE,)),
+    ((LOGITS[:, None], STATE, None), (RETURNED, "(2, 1, 7)")),
+    ((LOGITS[:1], STATE, None), (RETURNED, "(1, 7)")),
+    ((None, STATE, None), ("must return logits, float of shape ", " received None")),
+    ((LOGITS, STATE, LOGITS[0]), ("must return weights, float of shape (2, None)", "(7,)")),
+    ((LOGITS, None, None), (GIVEN, "state['a']", "received []")),
+    ((LOGITS, STATE | {"b": LOGITS}, None), (GIVEN, "state['b']")),
+    ((LOGITS, [STATE], None), (GIVEN, "state[0]['a']")),
+    ((LOGITS, {"a": LOGITS}, None), ("return state['a'] as it was given", "(2, 5)", "(2, 7)")),
+    ((LOGITS, {"a": np.zeros((2, D), "int32")}, None), ("float32 ", "received int32")),
+])  # fmt: skip
+def test_steps_that_return_something_else(outputs, words):
+    assert_refused(lambda: greedy_search(lambda *_: outputs, STATE, **TOKENS), *words)
 
 
 @on_tensorflow
@@ -482,11 +348,8 @@ def test_a_vocabulary_of_unknown_size(search):
 
 def test_a_memory_and_a_state_of_no_steps():
     """Their axes of size zero pass through a beam search."""
-
-    def step(tokens, state, memory):
-        return ops.one_hot((tokens + 1) % V, V), state, None
-
     state, memory = np.zeros((2, 0), "float32"), np.zeros((2, 0, D), "float32")
-    found = beam_search(step, state, memory, beam_width=3, start_token=1, end_token=4, max_length=5)
-    tokens = ops.convert_to_numpy(found.tokens)
-    assert tokens[:, 0].tolist() == [[2, 3, 4, 4, 4]] * 2
+    tokens = {"start_token": 1, "end_token": 4, "max_length": 5, "beam_width": 3}
+    step = lambda tokens, state, _: (ops.one_hot((tokens + 1) % V, V), state, None)  # noqa: E731
+    found = ops.convert_to_numpy(beam_search(step, state, memory, **tokens).tokens)
+    assert found[:, 0].tolist() == [[2, 3, 4, 4, 4]] * 2

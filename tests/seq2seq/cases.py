@@ -8,6 +8,7 @@ from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
     DecoderStack,
+    Ensemble,
     LocationSensitiveAttention,
     LuongAttention,
     RecurrentEncoder,
@@ -84,16 +85,81 @@ def make_model(name="additive", seed=0):
     rnn = cell(H // 2, return_sequences=True, return_state=not deep)
     table = REVERSIBLE if name == "tied" else layers.Embedding
     known = V - 3 if name == "pointer" else V  # the other ids are extra words
-    model = Seq2Seq(
-        RecurrentEncoder(layers.Embedding(known, E), layers.Bidirectional(rnn)),
-        decoder(),
-        table(known, E),
-        head(),
-        start_token=START,
-        end_token=END,
-    )
+    encoder = RecurrentEncoder(layers.Embedding(known, E), layers.Bidirectional(rnn))
+    model = seq2seq(encoder, decoder(), table(known, E), head())
     model((SOURCES[:1], TARGETS[:1]))
     return randomize(model, seed)
+
+
+def seq2seq(encoder, decoder=None, table=None, head=None):
+    """A model of an encoder and of the usual other parts."""
+    parts = decoder or bahdanau(), table or layers.Embedding(V, E), head or layers.Dense(V)
+    return Seq2Seq(encoder, *parts, START, END)
+
+
+PARTS = "encoder", "decoder", "target_embedding", "head", "start_token", "end_token"
+
+
+def with_other(model, **parts):
+    """A model of the same parts, but for these."""
+    return Seq2Seq(**{name: getattr(model, name) for name in PARTS} | parts)
+
+
+class Changed(layers.Layer):
+    """An encoder that returns `change(memory, state, mask)` of what another one returns."""
+
+    def __init__(self, encoder, change):
+        super().__init__()
+        self.encoder, self.change = encoder, change
+
+    def call(self, source, training=None):
+        return self.change(*self.encoder(source))
+
+
+def without_mask(memory, state, mask):
+    # The product does not pass a mask on, as the memory does up to Keras 3.15.
+    return memory * 1.0, state, None
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Joined(layers.Layer):
+    """An encoder of two sources: the memory of the first one before that of the second one."""
+
+    def __init__(self, names=(0, 1), **kwargs):
+        super().__init__(**kwargs)
+        self.names, self.parts = names, [make_model(seed=n).encoder for n in (1, 2)]
+
+    def call(self, source, training=None):
+        if isinstance(source, dict):
+            source = [source[name] for name in self.names]
+        one, other = (part(x) for part, x in zip(self.parts, source, strict=True))
+        memory, mask = (keras.ops.concatenate([one[n], other[n]], 1) for n in (0, 2))
+        return memory, one[1], mask
+
+
+def joined(kind, models):
+    return kind(models) if kind is Ensemble else kind(*models)
+
+
+def served(model, folder, max_length, **options):
+    """The signature of a saved model that generates, as a function of NumPy arrays."""
+    import tensorflow as tf
+
+    model.export_generate(folder / "saved", max_length, **options)
+    serve = tf.saved_model.load(folder / "saved").signatures["serving_default"]
+    inputs = serve.structured_input_signature[1]
+
+    def run(*source, **named):
+        named |= dict(zip(sorted(inputs), source, strict=False))
+        tensors = ((name, tf.convert_to_tensor(x)) for name, x in named.items())
+        found = serve(**{
+            name: x if x.dtype == "string" else tf.cast(x, inputs[name].dtype)
+            for name, x in tensors
+        })  # fmt: skip
+        return {name: x.numpy() for name, x in found.items()}
+
+    run.inputs = inputs
+    return run
 
 
 def by_hand(model):

@@ -4,13 +4,24 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import Ensemble, Seq2Seq
+from keras_attention import Ensemble
 from keras_attention.search import bidirectional_search, reverse_tokens
 from keras_attention.seq2seq import BidirectionalEnsemble
 from tests.backends import only_on
 from tests.helpers import assert_refused, numpy
-from tests.seq2seq.cases import END, SOURCES, START, TARGETS, V, make_model
-from tests.seq2seq.test_seq2seq import other_tokens
+from tests.seq2seq.cases import (
+    END,
+    SOURCES,
+    START,
+    TARGETS,
+    Changed,
+    V,
+    joined,
+    make_model,
+    served,
+    with_other,
+    without_mask,
+)
 
 PARTS = "left_to_right", "right_to_left"
 SETTINGS = {"start_token": START, "end_token": END, "max_length": 6}
@@ -50,16 +61,6 @@ def test_the_log_probability_is_the_mean_of_both_directions(both):
     np.testing.assert_allclose(found.log_probs[1, 1:], terms[1:], atol=1e-6)
 
 
-@pytest.mark.exhaustive
-def test_the_scores_are_log_probabilities_without_a_length_penalty(both):
-    found = both.generate(SOURCES, 6, length_penalty=0.0)
-    steps = np.arange(6) < found.lengths[:, None]
-    again = both.log_probability(SOURCES, np.where(steps, found.tokens, 0))
-    np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
-    np.testing.assert_allclose(again.log_probs, found.log_probs, atol=2e-5)
-    np.testing.assert_allclose(again.weights, found.weights, atol=1e-5)
-
-
 def test_a_call_returns_the_mean_of_log_probabilities(both):
     targets = np.vstack([TARGETS, [[6, 5, 0, 0]]])  # the last one has no end token
     sources = np.vstack([SOURCES, SOURCES[:1]])
@@ -81,7 +82,7 @@ def test_training_drops_nothing_in_the_members(kind):
     models = [make_model(seed=n) for n in (0, 1)]
     for model in models:
         model.decoder.cell.dropout = 0.5
-    model = Ensemble(models) if kind is Ensemble else BidirectionalEnsemble(*models)
+    model = joined(kind, models)
     expected = numpy(model((SOURCES, TARGETS)))
     np.testing.assert_array_equal(numpy(model((SOURCES, TARGETS), training=True)), expected)
     # A member alone drops.
@@ -91,15 +92,8 @@ def test_training_drops_nothing_in_the_members(kind):
 
 @pytest.mark.exhaustive
 def test_a_source_is_cut_only_if_both_encoders_mask_it(both):
-    class Everything(keras.layers.Layer):
-        """An encoder that reads the padding."""
-
-        def call(self, source, training=None):
-            memory, state, _ = both.left_to_right.encoder(source)
-            return memory, state, None
-
-    parts = both.left_to_right
-    reading = Seq2Seq(Everything(), parts.decoder, parts.target_embedding, parts.head, START, END)
+    one = both.left_to_right
+    reading = with_other(one, encoder=Changed(one.encoder, without_mask))
     for pair in ((reading, both.right_to_left), (both.right_to_left, reading)):
         model = BidirectionalEnsemble(*pair)
         expected = model.generate(SOURCES, 6)
@@ -121,41 +115,39 @@ def test_a_loaded_file_computes_the_same(both, tmp_path):
 @only_on("tensorflow", reason="SavedModels")
 @pytest.mark.slow
 def test_an_export_generates_the_same(both, tmp_path):
-    import tensorflow as tf
-
     expected = both.generate(SOURCES, 6)
-    both.export_generate(tmp_path / "saved", 6)
-    serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
-    for name, x in serve(tf.constant(SOURCES)).items():
+    for name, x in served(both, tmp_path, 6)(SOURCES).items():
         np.testing.assert_allclose(x, getattr(expected, name), atol=1e-5)
 
 
-def test_wrong_models_are_refused(both):
-    for name in PARTS:
-        for wrong in (keras.layers.Dense(3), None, both):
-            models = {part: getattr(both, part) for part in PARTS} | {name: wrong}
-            message = f"`{name}` must be a Seq2Seq or an Ensemble; received"
-            assert_refused(lambda models=models: BidirectionalEnsemble(**models), message)
-    with pytest.raises(ValueError, match="must have the same start_token"):
-        BidirectionalEnsemble(both.left_to_right, other_tokens(both.left_to_right))
-    with pytest.raises(ValueError, match="must be a list of Seq2Seq models"):
-        Ensemble([both, both.left_to_right])
-    parts = both.left_to_right
-    other = Seq2Seq(
-        parts.encoder, parts.decoder, parts.target_embedding, keras.layers.Dense(V + 2), START, END
-    )
-    other((SOURCES, TARGETS))  # then the number of its tokens is known
-    model = BidirectionalEnsemble(both.left_to_right, other)
-    with pytest.raises(ValueError, match=rf"must have one vocabulary; received \[{V}, {V + 2}\]"):
-        model.generate(SOURCES, 6)
+OPTIONS = ("options of search='beam' are beam_width",)
 
 
-def test_a_target_without_its_end_token_is_refused(both):
-    for target in (np.where(TARGETS == END, 5, TARGETS), [[7, 4], [6, 2], [3, 2]]):
-        with pytest.raises(
-            ValueError, match=r"must contain the end token before its padding; .*\(token 2\)"
-        ):
-            both.log_probability(SOURCES, target)
+@pytest.mark.parametrize(("call", "words"), [(call, words) for call, *words in (
+    *((lambda x, name=name, wrong=wrong: BidirectionalEnsemble(
+        **{part: getattr(x, part) for part in PARTS} | {name: x if wrong == "both" else wrong}),
+       f"`{name}` must be a Seq2Seq or an Ensemble; received")
+      for name in PARTS for wrong in (keras.layers.Dense(3), None, "both")),
+    (lambda x: BidirectionalEnsemble(x.left_to_right, with_other(x.left_to_right, start_token=3)),
+     "must have the same start_token"),
+    (lambda x: Ensemble([x, x.left_to_right]), "must be a list of Seq2Seq models"),
+    (lambda x: BidirectionalEnsemble(x.left_to_right, wider(x.left_to_right)).generate(SOURCES, 6),
+     f"must have one vocabulary; received [{V}, {V + 2}]"),
+    *((lambda x, target=target: x.log_probability(SOURCES, target),
+       "must contain the end token before its padding; ", "(token 2)")
+      for target in (np.where(TARGETS == END, 5, TARGETS), [[7, 4], [6, 2], [3, 2]])),
+    (lambda x: x.generate(SOURCES, 6, "greedy"), "must be one of 'beam'; received 'greedy'"),
+    (lambda x: x.generate(SOURCES, 6, coverage_penalty=0.1), *OPTIONS, "; received coverage"),
+    (lambda x: x.generate(SOURCES, 6, prefix=[[3]] * 3), *OPTIONS, "; received prefix"),
+)])  # fmt: skip
+def test_mistakes(call, words, both):
+    assert_refused(lambda: call(both), *words)
+
+
+def wider(model):
+    model = with_other(model, head=keras.layers.Dense(V + 2))
+    model((SOURCES, TARGETS))  # then the number of its tokens is known
+    return model
 
 
 @only_on("tensorflow", reason="SavedModels")
@@ -164,24 +156,9 @@ def test_a_target_without_its_end_token_is_refused(both):
 def test_trained_models_together_export_their_call(kind, tmp_path):
     import tensorflow as tf
 
-    models = [make_model(seed=n) for n in (0, 1)]
-    model = Ensemble(models) if kind is Ensemble else BidirectionalEnsemble(*models)
+    model = joined(kind, [make_model(seed=n) for n in (0, 1)])
     expected = model((SOURCES, TARGETS))
     model.export(tmp_path / "saved", verbose=False)
     loaded = tf.saved_model.load(str(tmp_path / "saved"))
     pair = tuple(tf.constant(x, "float32") for x in (SOURCES, TARGETS))  # as Keras exports it
-    found = loaded.serve(pair)
-    np.testing.assert_allclose(numpy(found), numpy(expected), atol=1e-5)
-
-
-def test_wrong_searches_are_refused(both):
-    with pytest.raises(ValueError, match="must be one of 'beam'; received 'greedy'"):
-        both.generate(SOURCES, 6, "greedy")
-    with pytest.raises(
-        ValueError, match=r"options of search='beam' are beam_width.*; received coverage_penalty"
-    ):
-        both.generate(SOURCES, 6, coverage_penalty=0.1)
-    with pytest.raises(
-        ValueError, match=r"options of search='beam' are beam_width.*; received prefix"
-    ):
-        both.generate(SOURCES, 6, prefix=[[3]] * 3)
+    np.testing.assert_allclose(numpy(loaded.serve(pair)), numpy(expected), atol=1e-5)

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from keras_attention import HierarchicalAttention, RecurrentEncoder, Seq2Seq
+from keras_attention import HierarchicalAttention, RecurrentEncoder
 from tests.backends import BACKEND
 from tests.helpers import assert_close, numpy, randomize
-from tests.seq2seq.cases import END, SOURCES, START, TARGETS, E, H, V, bahdanau
+from tests.seq2seq.cases import SOURCES, START, TARGETS, E, H, V, seq2seq, served, with_other
 
 # What a functional encoder returns of (memory, state, mask).
 RETURNED = {
@@ -32,10 +32,8 @@ class Completed(layers.Layer):
         return (*found, None, None)[:3]
 
 
-def model_of(encoder, table=None):
-    model = Seq2Seq(
-        encoder, bahdanau(), table or layers.Embedding(V, E), layers.Dense(V), START, END
-    )
+def model_of(encoder):
+    model = seq2seq(encoder)
     model((SOURCES[:1], TARGETS[:1]))
     return randomize(model)
 
@@ -51,13 +49,8 @@ def assert_consistent(model, folder):
     assert_close(loaded(pair), numpy(model(pair)), "float32")
     np.testing.assert_array_equal(loaded.generate(SOURCES, 4).tokens, found.tokens)
     if BACKEND == "tensorflow":
-        import tensorflow as tf
-
-        model.export_generate(folder / "saved", 4, length_penalty=0.0)
-        serve = tf.saved_model.load(folder / "saved").signatures["serving_default"]
-        (source,) = serve.structured_input_signature[1].values()
-        exported = serve(**{source.name: tf.cast(SOURCES, source.dtype)})
-        np.testing.assert_array_equal(exported["tokens"], found.tokens)
+        serve = served(model, folder, 4, length_penalty=0.0)
+        np.testing.assert_array_equal(serve(SOURCES)["tokens"], found.tokens)
 
 
 @pytest.mark.parametrize("name", RETURNED)
@@ -67,9 +60,7 @@ def test_a_functional_encoder_leaves_out_what_it_has_not(name, tmp_path):
     memory, state = gru(layers.Embedding(V, E)(source))
     outputs = RETURNED[name](memory, state, ops.ones_like(memory[:, :, 0], dtype="bool"))
     model = model_of(keras.Model(source, outputs))
-    whole = Seq2Seq(
-        Completed(model.encoder), model.decoder, model.target_embedding, model.head, START, END
-    )
+    whole = with_other(model, encoder=Completed(model.encoder))
     for sources in (SOURCES, SOURCES[:, :3]):
         assert_close(model((sources, TARGETS)), numpy(whole((sources, TARGETS))), "float32")
     # By hand: no mask, and zeros in place of a state that was left out.
@@ -107,15 +98,11 @@ def test_a_functional_encoder_of_a_fixed_number_of_steps_is_loaded(tmp_path):
     assert_consistent(model, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda rnn: RecurrentEncoder(layers.Embedding(V, E), rnn),
-        lambda rnn: HierarchicalAttention(3, word_encoder=rnn),
-        lambda rnn: HierarchicalAttention(3, sentence_encoder=rnn),
-    ],
-    ids=["source", "words", "sentences"],
-)
+@pytest.mark.parametrize("make", [
+    lambda rnn: RecurrentEncoder(layers.Embedding(V, E), rnn),
+    lambda rnn: HierarchicalAttention(3, word_encoder=rnn),
+    lambda rnn: HierarchicalAttention(3, sentence_encoder=rnn),
+])  # fmt: skip
 def test_a_layer_that_returns_its_steps_in_reverse_is_refused(make):
     options = {"return_sequences": True}
     with pytest.raises(ValueError, match=r"go_backwards=True.*use keras\.layers\.Bidirectional"):

@@ -5,57 +5,64 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_attention import Ensemble, RecurrentEncoder, Seq2Seq, beam_search
+from keras_attention import Ensemble, RecurrentEncoder, beam_search
 from keras_attention.seq2seq import BidirectionalEnsemble
 from tests import fast
 from tests.helpers import assert_refused, numpy
-from tests.seq2seq.cases import END, SOURCES, START, TARGETS, E, H, V, bahdanau, make_model
+from tests.seq2seq.cases import (
+    END,
+    SOURCES,
+    START,
+    TARGETS,
+    Changed,
+    E,
+    H,
+    V,
+    make_model,
+    seq2seq,
+    with_other,
+    without_mask,
+)
 
 
-class Hiding(layers.Layer):
-    """An encoder of a model; `hides` decides whether the decoder sees which steps are padding."""
+def hiding(hides):
+    """A model whose encoder hides its mask from the decoder as long as `hides` is not empty."""
+    model = make_model()
 
-    def __init__(self, encoder, hides=True):
-        super().__init__()
-        self.encoder, self.hides = encoder, hides
+    def change(*found):
+        return without_mask(*found) if hides else (found[0] * 1.0, *found[1:])
 
-    def call(self, source, training=None):
-        memory, state, mask = self.encoder(source)
-        # The product does not pass a mask on, as the memory does up to Keras 3.15.
-        return memory * 1.0, state, None if self.hides else mask
+    model = with_other(model, encoder=Changed(model.encoder, change))
+    model((SOURCES, TARGETS))
+    return model
 
 
 @pytest.mark.slow
 def test_a_later_call_does_not_change_what_generate_cuts():
-    parts = make_model()
-    encoder = Hiding(parts.encoder)
-    model = Seq2Seq(encoder, parts.decoder, parts.target_embedding, parts.head, START, END)
+    hides = [True]
+    model = hiding(hides)
+    hides.clear()
     model((SOURCES, TARGETS))
-    encoder.hides = False
-    model((SOURCES, TARGETS))
-    encoder.hides = True
+    hides.append(True)
     found = model.generate(SOURCES[1:], 6)  # whose rows are all shorter
     options = {"start_token": START, "end_token": END, "max_length": 6}
     expected = beam_search(model.step, *model.start(SOURCES[1:]), **options)
     np.testing.assert_allclose(found.scores, numpy(expected.scores)[:, 0], atol=1e-5)
+    assert found.weights[:, 0, 2:].any()
 
 
 def test_an_encoder_that_returns_no_mask_any_more_is_refused():
-    parts = make_model()
-    encoder = Hiding(parts.encoder, hides=False)
-    model = Seq2Seq(encoder, parts.decoder, parts.target_embedding, parts.head, START, END)
-    model((SOURCES, TARGETS))
-    encoder.hides = True
-    assert_refused(
-        lambda: model.generate(SOURCES, 4), "the encoder must return a mask, as at the first call"
-    )
+    hides = []
+    model = hiding(hides)
+    hides.append(True)
+    message = "the encoder must return a mask, as at the first call"
+    assert_refused(lambda: model.generate(SOURCES, 4), message)
 
 
 def twin():
     """A new model of the parts of `make_model`, without weights."""
     rnn = layers.Bidirectional(layers.GRU(H // 2, return_sequences=True, return_state=True))
-    parts = RecurrentEncoder(layers.Embedding(V, E), rnn), bahdanau(), layers.Embedding(V, E)
-    return Seq2Seq(*parts, layers.Dense(V), START, END)
+    return seq2seq(RecurrentEncoder(layers.Embedding(V, E), rnn))
 
 
 JOINED = {
@@ -82,10 +89,8 @@ def test_a_model_without_weights_loads_none(built, tmp_path):
     model = twin()
     if built:
         model.build(((None, None), (None, None)))  # as Keras calls it before the first call
-    assert_refused(
-        lambda: model.load_weights(tmp_path / "model.weights.h5"),
-        "the model has no weights yet. Call build() first",
-    )
+    message = "the model has no weights yet. Call build() first"
+    assert_refused(lambda: model.load_weights(tmp_path / "model.weights.h5"), message)
 
 
 @pytest.mark.slow

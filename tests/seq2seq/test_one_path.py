@@ -30,7 +30,7 @@ from tests.backends import BACKEND
 from tests.conformance.layers import CASES as LAYERS
 from tests.conformance.layers import QUERY
 from tests.helpers import lengths_mask, randomize
-from tests.seq2seq.cases import END, SOURCES, START, TARGETS
+from tests.seq2seq.cases import END, SOURCES, START, TARGETS, served
 
 V, E, H, U = 11, 5, 5, 7
 BOTH = SOURCES, SOURCES[:, :4]
@@ -58,8 +58,8 @@ def recurrent_encoder(units):
     return RecurrentEncoder(layers.Embedding(V, E), layers.GRU(units, return_sequences=True))
 
 
-def rnn(attention, **options):
-    return AttentionRNN(layers.GRUCell(H), attention, **options)
+def rnn(**options):
+    return lambda attention: AttentionRNN(layers.GRUCell(H), attention, **options)
 
 
 def stack(attention):
@@ -94,10 +94,10 @@ INSIDE = {
     "heads in sources": lambda attention: sources(MultiHead(attention, 2)),
 }
 DECODERS = {
-    "previous": lambda attention: rnn(attention, query="previous"),
-    "fed": lambda attention: rnn(attention, input_feeding=True, output_mode="concat"),
+    "previous": rnn(query="previous"),
+    "fed": rnn(input_feeding=True, output_mode="concat"),
     "stack": stack,
-    "hard": lambda attention: rnn(attention, query="current", output_mode="cell"),
+    "hard": rnn(query="current", output_mode="cell"),
 }
 HEADS = {
     "dense": lambda: layers.Dense(V),
@@ -122,18 +122,13 @@ def fit_together(attention, inside, decoder, head):
 
 
 PARTS = list(itertools.product(INSIDE, DECODERS, HEADS))
-CASES = [
-    pytest.param(
-        attention,
-        parts,
-        way,
-        marks=[pytest.mark.slow] * (attention not in FAST or parts not in FAST_PARTS),
-        id=", ".join([attention, *parts, way]),
-    )
-    for n, (attention, parts) in enumerate(itertools.product(ATTENTIONS, PARTS))
-    for way in WAYS[n % len(WAYS) :] + WAYS[: n % len(WAYS)]  # so few cases have all ways
-    if fit_together(attention, *parts)
-]
+CASES = []
+for n, (attention, parts) in enumerate(itertools.product(ATTENTIONS, PARTS)):
+    marks = [pytest.mark.slow] * (attention not in FAST or parts not in FAST_PARTS)
+    for way in WAYS[n % len(WAYS) :] + WAYS[: n % len(WAYS)]:  # so few cases have all ways
+        if fit_together(attention, *parts):
+            name = ", ".join([attention, *parts, way])
+            CASES.append(pytest.param(attention, parts, way, marks=marks, id=name))
 
 
 def searched(model, source, way, folder):
@@ -143,13 +138,7 @@ def searched(model, source, way, folder):
         found = model.search_batch(source, **options)
         return tree.map_structure(lambda x: ops.convert_to_numpy(x[:, 0]), found)
     if way == "exported":
-        import tensorflow as tf
-
-        model.export_generate(folder / "model", **options)
-        found = tf.saved_model.load(folder / "model").signatures["serving_default"]
-        names = sorted(found.structured_input_signature[1])
-        found = found(**dict(zip(names, map(tf.constant, tree.flatten(source)), strict=True)))
-        return SimpleNamespace(**{name: x.numpy() for name, x in found.items()})
+        return SimpleNamespace(**served(model, folder, **options)(*tree.flatten(source)))
     if way == "reloaded":
         model.save(folder / "model.keras")
         model = keras.saving.load_model(folder / "model.keras")
@@ -158,9 +147,7 @@ def searched(model, source, way, folder):
 
 @pytest.mark.parametrize(("attention", "parts", "way"), CASES)
 @pytest.mark.each_value(slow=20)
-def test_the_score_of_a_search_is_the_log_probability_of_its_result(
-    attention, parts, way, tmp_path
-):
+def test_the_score_of_a_search_is_the_log_probability(attention, parts, way, tmp_path):
     inside, decoder, head = parts
     several = "sources" in inside
     source = BOTH if several else SOURCES

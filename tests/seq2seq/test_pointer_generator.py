@@ -10,11 +10,11 @@ from tests.backends import BACKEND, dtypes, tensor
 from tests.helpers import (
     assert_close,
     assert_gradients,
-    assert_refused,
     gradients,
     normal,
     numpy,
     randomize,
+    refusals,
     weight_arrays,
 )
 from tests.seq2seq.oracles import pointer_generator, softmax
@@ -133,36 +133,23 @@ def test_ids_out_of_range_count_as_unknown():
     assert replaced.tolist() == [[3, 2], [0, 2]]
 
 
-@pytest.mark.parametrize(
-    ("options", "fragments"),
-    [
-        ({"vocabulary_size": None}, ("`vocabulary_size`", "a positive integer", "received None")),
-        ({"max_extra": 0}, ("`max_extra`", "a positive integer", "received 0")),
-        ({"units": 1.5}, ("`units`", "a positive integer", "received 1.5")),
-        ({"unknown_token": 4}, ("`unknown_token`", "from 0 to 3", "received 4")),
-    ],
-)
-def test_bad_arguments(options, fragments):
-    options = {"vocabulary_size": V, "max_extra": X, **options}
-    assert_refused(lambda: PointerGenerator(**options), *fragments)
+def head(**options):
+    return PointerGenerator(**{"vocabulary_size": V, "max_extra": X, **options})
 
 
-def test_bad_calls():
-    output, context, inputs, weights = tensors("float32")
-    read = {"context": context, "inputs": inputs, "weights": weights}
-    assert_refused(
-        lambda: PointerGenerator(V, X)(output, inputs=inputs),
-        "`context` must be",
-        "received None",
-        "source=...",
-    )
-    layer = built()
-    assert_refused(lambda: layer(output, **read), "`source` must be", "received None. Call head(")
-    assert_refused(
-        lambda: layer(output, **read, source=SOURCE[0]),
-        "`source` must be a tensor, of shape",
-        "of shape (8,)",
-    )
+OUTPUT, CONTEXT, INPUTS, WEIGHTS = tensors("float32")
+READ = {"context": CONTEXT, "inputs": INPUTS, "weights": WEIGHTS}
+test_mistakes = refusals(
+    (lambda: head(vocabulary_size=None),
+     "`vocabulary_size`", "a positive integer", "received None"),
+    (lambda: head(max_extra=0), "`max_extra`", "a positive integer", "received 0"),
+    (lambda: head(units=1.5), "`units`", "a positive integer", "received 1.5"),
+    (lambda: head(unknown_token=4), "`unknown_token`", "from 0 to 3", "received 4"),
+    (lambda: head()(OUTPUT, inputs=INPUTS), "`context` must be", "received None", "source=..."),
+    (lambda: built()(OUTPUT, **READ), "`source` must be", "received None. Call head("),
+    (lambda: built()(OUTPUT, **READ, source=SOURCE[0]),
+     "`source` must be a tensor, of shape", "of shape (8,)"),
+)  # fmt: skip
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="it looks into a graph of TensorFlow")

@@ -10,10 +10,10 @@ from tests.helpers import (
     DTYPES,
     assert_close,
     assert_gradients,
-    assert_refused,
     normal,
     numpy,
     randomize,
+    refusals,
     weight_arrays,
 )
 from tests.seq2seq.oracles import readout
@@ -82,37 +82,21 @@ def test_dropout_is_for_training():
     assert_close(loud[~dropped], 2 * quiet[~dropped], "float32")
 
 
-@pytest.mark.parametrize(
-    ("options", "fragments"),
-    [
-        ({"units": None}, ("`units`", "a positive integer", "received None")),
-        ({"vocabulary_size": 0}, ("`vocabulary_size`", "a positive integer", "received 0")),
-        ({"activation": "max"}, ("activation", "max")),
-        ({"dropout": 1}, ("`dropout`", "[0, 1)", "received 1")),
-        ({"seed": "a"}, ("`seed`", "received 'a'")),
-    ],
-)
-def test_bad_arguments(options, fragments):
-    assert_refused(lambda: Readout(**{"units": 3, **options}), *fragments)
-
-
-def test_bad_calls():
-    output, inputs = tensors("float32")
-    assert_refused(
-        lambda: Readout(3)(output),
-        "`inputs` must be floating-point",
-        "received None. Call head(output, inputs=...)",
-    )
-    head = built({})
-    assert_refused(lambda: head(output), "`inputs` must be floating-point", "received None")
-    assert_refused(
-        lambda: head(output, inputs=inputs[:, 0]),
-        "`inputs` must be floating-point, of shape",
-        "of shape (2, 7)",
-    )
-    assert_refused(
-        lambda: head(output, inputs=inputs[:1]), "`output` has batch size 2", "of shape (1, 3, 7)"
-    )
-    assert_refused(
-        lambda: head(output[0, 0], inputs=inputs), "`output` must be floating-point, of shape"
-    )
+OUTPUT, INPUTS = tensors("float32")
+test_mistakes = refusals(
+    (lambda: Readout(None), "`units`", "a positive integer", "received None"),
+    (lambda: Readout(3, vocabulary_size=0),
+     "`vocabulary_size`", "a positive integer", "received 0"),
+    (lambda: Readout(3, activation="max"), "activation", "max"),
+    (lambda: Readout(3, dropout=1), "`dropout`", "[0, 1)", "received 1"),
+    (lambda: Readout(3, seed="a"), "`seed`", "received 'a'"),
+    (lambda: Readout(3)(OUTPUT), "`inputs` must be floating-point",
+     "received None. Call head(output, inputs=...)"),
+    (lambda: built({})(OUTPUT), "`inputs` must be floating-point", "received None"),
+    (lambda: built({})(OUTPUT, inputs=INPUTS[:, 0]),
+     "`inputs` must be floating-point, of shape", "of shape (2, 7)"),
+    (lambda: built({})(OUTPUT, inputs=INPUTS[:1]),
+     "`output` has batch size 2", "of shape (1, 3, 7)"),
+    (lambda: built({})(OUTPUT[0, 0], inputs=INPUTS),
+     "`output` must be floating-point, of shape"),
+)  # fmt: skip

@@ -3,14 +3,13 @@
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
 from keras_attention import Ensemble, Seq2Seq
 from keras_attention.ops import compiling
 from keras_attention.seq2seq import BidirectionalEnsemble
 from tests import fast
 from tests.helpers import assert_refused, numpy
-from tests.seq2seq.cases import END, SOURCES, START, TARGETS, V, bahdanau, make_model
+from tests.seq2seq.cases import SOURCES, TARGETS, Joined, joined, make_model, seq2seq
 
 VALID = TARGETS != 0
 WEIGHTS = np.array([0.5, 2.0, 1.0])
@@ -25,21 +24,8 @@ def no_programs():
         yield
 
 
-class Both(keras.layers.Layer):
-    """The memory of the first source behind that of the second one."""
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self.inner = make_model().encoder
-
-    def call(self, source, training=None):
-        (first, state, mask), (second, _, more) = (self.inner(source[n]) for n in (0, 1))
-        return ops.concatenate([first, second], 1), state, ops.concatenate([mask, more], 1)
-
-
 def make_editor():
-    table, head = keras.layers.Embedding(V, 5), keras.layers.Dense(V)
-    model = Seq2Seq(Both(), bahdanau(), table, head, START, END)
+    model = seq2seq(Joined())
     model(((SOURCES, TARGETS), TARGETS))
     # Without learning, every loss is that of the same weights.
     model.compile(keras.optimizers.SGD(0.0), run_eagerly=True)
@@ -91,8 +77,8 @@ def test_validation_reads_both_sources(kind, weights, editor):
 
 def test_a_part_of_the_samples_validates(editor):
     history = editor.fit(PAIRS["tuple"], TARGETS, validation_split=0.6, verbose=0).history
-    np.testing.assert_allclose(history["loss"], [loss_of(editor, (1, 0, 0))], rtol=1e-5)
-    np.testing.assert_allclose(history["val_loss"], [loss_of(editor, (0, 1, 1))], rtol=1e-5)
+    for name, weights in (("loss", (1, 0, 0)), ("val_loss", (0, 1, 1))):
+        np.testing.assert_allclose(history[name], [loss_of(editor, weights)], rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -102,80 +88,50 @@ def test_a_data_set_yields_pairs_with_and_without_the_target_again(editor):
     for weights, data in zip(((1, 1, 1), WEIGHTS, (1, 1, 1)), batches, strict=True):
         found = editor.evaluate((x for x in 2 * data), steps=1, verbose=0)
         np.testing.assert_allclose(found, loss_of(editor, weights), rtol=1e-5)
-        history = editor.fit(
-            (x for x in 9 * data),
-            shuffle=False,
-            steps_per_epoch=1,
-            validation_data=(x for x in 9 * data),
-            validation_steps=1,
-            verbose=0,
-        ).history
+        options = {"steps_per_epoch": 1, "validation_steps": 1, "shuffle": False, "verbose": 0}
+        options["validation_data"] = (x for x in 9 * data)
+        history = editor.fit((x for x in 9 * data), **options).history
         for name in ("loss", "val_loss"):
             np.testing.assert_allclose(history[name], loss_of(editor, weights), rtol=1e-5)
     found = editor.evaluate(pair, steps=1, verbose=0)
     np.testing.assert_allclose(found, loss_of(editor), rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_a_model_that_was_trained_on_two_sources_is_saved(tmp_path):
-    source = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
-    encoder = keras.Model(source, Both()(source))
-    table, head = keras.layers.Embedding(V, 5), keras.layers.Dense(V)
-    model = Seq2Seq(encoder, bahdanau(), table, head, START, END)
-    model.compile("sgd", run_eagerly=True)
-    model.fit((SOURCES, TARGETS), TARGETS, verbose=0)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras", custom_objects={"Both": Both})
-    expected = numpy(model(((SOURCES, TARGETS), TARGETS)))
-    np.testing.assert_allclose(numpy(loaded(((SOURCES, TARGETS), TARGETS))), expected, atol=1e-6)
-
-
 TWO = PAIRS["tuple"]
-# What is called wrongly, the model, and the mistake that the message names.
-WRONG = {
-    "a pair and its target": (
-        "one", lambda model: model.fit((SOURCES, TARGETS), TARGETS), "Call fit(source, target)"),
-    "a pair and its target, in a batch": (
-        "new", lambda model: model.train_on_batch(TWO, TARGETS), "Call fit(source, target)"),
-    "two sources of a model with one": (
-        "new", lambda model: model.generate(TWO, 4), "For several sources, write an encoder"),
-    "a dictionary of sources": (
-        "new", lambda model: model.fit({"a": SOURCES, "b": SOURCES}, TARGETS), "For several"),
-    "a source alone": (
-        "one", lambda model: model.fit(SOURCES), "received only int64 of shape (3, 5). Call fit("),
-    "a list of ids alone": (
-        "new", lambda model: model.fit([[3, 4], [5]]), "a source and its target; received only"),
-    "a source alone, to measure": (
-        "one", lambda model: model.evaluate(SOURCES), "a source and its target; received only"),
-    "validation without a target": (
-        "one", lambda model: model.fit(SOURCES, TARGETS, validation_data=(SOURCES,)),
-        "a source and its target; received only"),
-    "a data set of a source and a target": (
-        "one", lambda model: model.fit(yields(SOURCES, TARGETS), steps_per_epoch=1, shuffle=False),
-        "the pair (source, target); received int64 of shape (3, 5)", "((source, target), target)"),
-    "three in place of a pair": (
-        "two", lambda model: model.fit((*TWO, TARGETS)), "((first, second), target)"),
-}  # fmt: skip
+ONLY = "a source and its target; received only"
+# The model, what is called wrongly, and the mistake that the message names.
+WRONG = [
+    ("one", lambda model: model.fit((SOURCES, TARGETS), TARGETS), "Call fit(source, target)"),
+    ("new", lambda model: model.train_on_batch(TWO, TARGETS), "Call fit(source, target)"),
+    ("new", lambda model: model.generate(TWO, 4), "For several sources, write an encoder"),
+    ("new", lambda model: model.fit({"a": SOURCES, "b": SOURCES}, TARGETS), "For several"),
+    ("one", lambda model: model.fit(SOURCES),
+     "received only int64 of shape (3, 5). Call fit("),
+    ("new", lambda model: model.fit([[3, 4], [5]]), ONLY),
+    ("one", lambda model: model.evaluate(SOURCES), ONLY),
+    ("one", lambda model: model.fit(SOURCES, TARGETS, validation_data=(SOURCES,)), ONLY),
+    ("one", lambda model: model.fit(yields(SOURCES, TARGETS), steps_per_epoch=1, shuffle=False),
+     "the pair (source, target); received int64 of shape (3, 5)", "((source, target), target)"),
+    ("two", lambda model: model.fit((*TWO, TARGETS)), "((first, second), target)"),
+]  # fmt: skip
 
 
 def yields(*batch):
     return (batch for _ in range(2))
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_the_message_names_the_mistake(name):
-    kind, call, *fragments = WRONG[name]
+@pytest.mark.parametrize(("kind", "call", "words"), [(x, call, words) for x, call, *words in WRONG])
+def test_the_message_names_the_mistake(kind, call, words):
     # On JAX with Keras 3.12, a `fit` that raises leaves a model without its weights.
     model = {"one": make_model, "two": make_editor, "new": new_model}[kind]()
     if kind != "two":
         model.compile("sgd", run_eagerly=True)
-    assert_refused(lambda: call(model), *fragments)
+    assert_refused(lambda: call(model), *words)
 
 
 def new_model():
     """A model that nobody has called."""
-    parts = make_model()
-    twin = Seq2Seq.from_config(parts.get_config())
+    twin = Seq2Seq.from_config(make_model().get_config())
     assert not twin.built
     return twin
 
@@ -192,19 +148,14 @@ CLASSES = {
 def test_weights_of_classes_are_refused(method):
     model = make_model()
     model.compile("sgd", run_eagerly=True)
-    assert_refused(
-        lambda: CLASSES[method](model, SOURCES, TARGETS, {0: 1.0, 1: 9.0}),
-        "`class_weight`",
-        "received {0: 1.0, 1: 9.0}",
-        "sample_weight",
-    )
+    words = "`class_weight`", "received {0: 1.0, 1: 9.0}", "sample_weight"
+    assert_refused(lambda: CLASSES[method](model, SOURCES, TARGETS, {0: 1.0, 1: 9.0}), *words)
     assert np.isfinite(model.train_on_batch(SOURCES, TARGETS, class_weight=None))
 
 
 @pytest.mark.parametrize("kind", fast([Ensemble, BidirectionalEnsemble], [Ensemble], slow=0))
 def test_an_ensemble_says_that_its_models_are_trained(kind):
-    models = [make_model(seed=n) for n in (0, 1)]
-    model = Ensemble(models) if kind is Ensemble else BidirectionalEnsemble(*models)
+    model = joined(kind, [make_model(seed=n) for n in (0, 1)])
     model.compile("sgd", "mse")
     data = yields((SOURCES, TARGETS), TARGETS)
     for call in (

@@ -8,12 +8,8 @@ from keras_attention import BahdanauAttention
 
 keras_tuner = pytest.importorskip("keras_tuner", reason="keras-tuner is not installed")
 
-from keras_attention.tuning import (  # noqa: E402
-    MECHANISMS,
-    UNUSED,
-    attention_space,
-    completed_trials,
-)
+from keras_attention import tuning  # noqa: E402
+from keras_attention.tuning import attention_space, completed_trials  # noqa: E402
 
 
 def test_the_default():
@@ -27,16 +23,16 @@ def test_the_default():
     assert set(hp.values) == {f"attention_{name}" for name in names}
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", tuning.MECHANISMS)
 def test_every_choice_reaches_the_layer(name):
     """And no hyperparameter is searched that the layer does not take."""
     chosen = {"units": 64, "normalizer": "sparsemax", "dropout": 0.2, "score_mode": "concat"}
-    absent = [x for x in chosen if (x, name) in UNUSED]
+    absent = [x for x in chosen if (x, name) in tuning.UNUSED]
     absent += ["score_mode"] * (name != "luong")
     hp = keras_tuner.HyperParameters()
     hp.values = {f"attention_{x}": value for x, value in chosen.items()}
     layer = attention_space(hp, mechanisms=[name])
-    assert type(layer) is MECHANISMS[name]
+    assert type(layer) is tuning.MECHANISMS[name]
     searched = {x.name.removeprefix("attention_") for x in hp.space} - {"mechanism"}
     assert searched == chosen.keys() - absent
     config = layer.get_config()
@@ -75,16 +71,9 @@ DATA = [np.ones((8, 3, 4)), np.ones((8, 5, 4))], np.ones((8, 3, 1))
 
 
 def make_tuner(folder, build, trials=4, failures=9, **options):
-    return keras_tuner.RandomSearch(
-        build,
-        "val_loss",
-        max_trials=trials,
-        seed=3,
-        directory=folder,
-        project_name="search",
-        max_consecutive_failed_trials=failures,
-        **options,
-    )
+    options |= {"directory": folder, "project_name": "search", "seed": 3, "max_trials": trials}
+    options["max_consecutive_failed_trials"] = failures
+    return keras_tuner.RandomSearch(build, "val_loss", **options)
 
 
 def drawn(folder, build, count, **options):
@@ -131,20 +120,15 @@ def test_a_search_keeps_what_is_declared_before(tmp_path):
     assert (layer.score_mode, layer.units, layer.dropout) == ("dot", 48, 0.3)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"mechanisms": ["bahdanu"]}, "mechanisms.*bahdanu"),
-        ({"score_mode": ["general", "dott"]}, "attention_space: `score_mode` must .*'dott'"),
-        ({"score_mode": "dott"}, "attention_space: `score_mode` must .*'dott'"),
-        ({"scores": ["dot"]}, "Unrecognized .*'scores'"),
-        (
-            {"mechanisms": ["gmm"], "normalizer": ["sparsemax"]},
-            "`normalizer` must be one of 'softmax'; received 'sparsemax'",
-        ),
-        ({"units": []}, r"`units` must be .*received \[\]"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), [
+    ({"mechanisms": ["bahdanu"]}, "mechanisms.*bahdanu"),
+    ({"score_mode": ["general", "dott"]}, "attention_space: `score_mode` must .*'dott'"),
+    ({"score_mode": "dott"}, "attention_space: `score_mode` must .*'dott'"),
+    ({"scores": ["dot"]}, "Unrecognized .*'scores'"),
+    ({"mechanisms": ["gmm"], "normalizer": ["sparsemax"]},
+     "`normalizer` must be one of 'softmax'; received 'sparsemax'"),
+    ({"units": []}, r"`units` must be .*received \[\]"),
+])  # fmt: skip
 def test_bad_spaces(options, message):
     """Whichever is chosen first, and before a search begins."""
     with pytest.raises(ValueError, match=message):
