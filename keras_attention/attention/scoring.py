@@ -70,11 +70,12 @@ __all__ = [
     "NORMALIZERS",
     "ScoringMixin",
     "add_sequence_loss",
+    "as_sequence",
     "attend_masked",
-    "attend_with_residuals",
     "build_attention",
     "check_attention",
     "check_hook",
+    "finish",
     "set_weight_options",
     "weighted_sum",
 ]
@@ -610,34 +611,36 @@ def attend_masked(
         options: see `AttendOptions`.
     """
     masks = (masks or Masks())._replace(memory=memory.mask)
-    choices = AttendOptions(masks, **options)
+    queries, choices = as_sequence(query, AttendOptions(masks, **options))
     with compiling(True) if choices.training else contextlib.nullcontext():
-        return attend_with_residuals(attention, query, memory, state, choices)[0]
+        results = attention._attend(queries, memory, state, choices)
+    return finish(attention, queries, memory, results, choices, one_step=len(query.shape) == 2)
 
 
-def attend_with_residuals(
-    attention: Any,
-    query: Tensor,
-    memory: Memory,
-    state: Nested,
-    options: AttendOptions,
-    combine: bool = True,
-) -> tuple[Attended, Nested]:
-    """Attend as `options` say; return the result, and what a decoder stores for the gradient.
-
-    Without `combine` the output is the context.
-    """
-    one_step = len(query.shape) == 2
-    if one_step:
+def as_sequence(query: Tensor, options: AttendOptions) -> tuple[Tensor, AttendOptions]:
+    """Return masked queries `(B, Tq, Dq)`, and options with an axis of steps, also for one step."""
+    if len(query.shape) == 2:
         query = ops.expand_dims(query, 1)
         _, query_mask, pairs, _ = options.masks
-        query_mask, pairs = tree_map(lambda x: ops.expand_dims(x, 1), (query_mask, pairs))
+        query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
+        pairs = None if pairs is None else tree_map(lambda x: ops.expand_dims(x, 1), pairs)
         masks = options.masks._replace(query=query_mask, pairs=pairs)
         noise = tree_map(lambda x: ops.expand_dims(x, 0), options.noise)
         options = options._replace(masks=masks, noise=noise)
-    query = zero_masked(query, options.masks.query)
-    results = attention._attend(query, memory, state, options)
-    output, weights, state, residuals = results
+    return zero_masked(query, options.masks.query), options
+
+
+def finish(
+    attention: Any,
+    query: Tensor,
+    memory: Memory,
+    results: Sequence[Nested],
+    options: AttendOptions,
+    one_step: bool,
+    combine: bool = True,
+) -> Attended:
+    """Combine, mask and cast the results of `_attend`; without `combine`, keep the context."""
+    output, weights, state, _ = results
     if combine:
         output = attention.combine(query, output)
         if attention._own & {"combine", "output_size"}:
@@ -648,11 +651,11 @@ def attend_with_residuals(
     output = zero_masked(output, options.masks.query)
     output = ops.squeeze(output, 1) if one_step else output
     if not options.return_attention_scores:
-        return Attended(output, state, None), residuals
+        return Attended(output, state, None)
     several = isinstance(weights, list)
     each = [cast(x, attention.compute_dtype) for x in (weights if several else [weights])]
     each = [ops.squeeze(x, 1) for x in each] if one_step else each
-    return Attended(output, state, each if several else each[0]), residuals
+    return Attended(output, state, each if several else each[0])
 
 
 def add_sequence_loss(

@@ -13,7 +13,7 @@ import keras
 
 from keras_attention._typing import Nested, Tensor
 from keras_attention.attention.checked_layer import as_in_a_call, float_weights, with_weights
-from keras_attention.attention.scoring import attend_with_residuals
+from keras_attention.attention.scoring import as_sequence, finish
 from keras_attention.attention.types import Attended, AttendOptions, DecoderAttention, Memory
 from keras_attention.backend import (
     kernel_gradient,
@@ -339,10 +339,12 @@ class AttentionOp(AutomaticOp):
             scope = with_weights(self.attention, params[count:])
         more = {"position": position, "noise": noise, "stored": residuals}
         options = self.options._replace(masks=Masks(memory.mask), **more)
+        queries, options = as_sequence(query, options)
         with scope:
-            return attend_with_residuals(
-                self.attention, query, memory, state, options, self.combine
-            )
+            results = self.attention._attend(queries, memory, state, options)
+            one_step, combine = len(query.shape) == 2, self.combine  # or all, in `grad_params`
+            attended = finish(self.attention, queries, memory, results, options, one_step, combine)
+        return attended, results[3]
 
     def grad_params(self, params, residuals, grad_output, *args):
         if self.attention.has_state:
