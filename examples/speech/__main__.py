@@ -16,7 +16,8 @@ of the tones judges `speak`, as does the listener in the same --output, or --lis
 
 does the same with recordings of spoken digits, `DIR` being the folder `recordings` of
 https://github.com/Jakobovski/free-spoken-digit-dataset, or `--data download`. `speak` learns one
-voice, and `--voices` names who is heard. The same command resumes an interrupted run.
+voice, and `--voices` names who is heard. `listen --held-out-speaker NAME` tests on a speaker whom
+the model never heard. The same command resumes an interrupted run.
 """
 
 import pathlib
@@ -43,7 +44,7 @@ from examples.speech.tones import Tones
 EPOCHS = {"listen": 20, "speak": 40}
 # Options that change no weight.
 FREE = "output", "beam", "lengths", "task", "data", "most_steps", "half_width", "hard", "listener"
-FREE += ("record",)
+FREE += ("record", "held_out_speaker")  # the voices are without it
 
 
 def parse(argv=None):
@@ -54,6 +55,7 @@ def parse(argv=None):
     add("--alignment-loss", choices=ALIGNMENT_LOSSES, default="none", help="in training only")
     add("--data", metavar="DIR", help='recordings of digits, or "download"')
     add("--voices", nargs="+", help="the speakers who are heard (default: all; speak: the first)")
+    add("--held-out-speaker", metavar="NAME", help="who alone speaks the test set of `listen`")
     add("--units", type=types.count, default=128, help="width of the decoder, a multiple of 4")
     add("--utterances", type=types.count, default=3000, help="to train on")
     add("--longest", type=types.count, help="letters to train on (default: 20, or 5 digits)")
@@ -81,6 +83,8 @@ def parse(argv=None):
         parser.error(f"--hard goes with --attention {' or '.join(HARD)}")
     if options.listener and not options.listener.is_file():
         parser.error(f"--listener {options.listener}: no such file")
+    if options.held_out_speaker and not (options.data and options.task == "listen"):
+        parser.error("--held-out-speaker goes with listen and --data")
     if keras.backend.backend() != "tensorflow":
         parser.error(f"Keras runs on {keras.backend.backend()}. Set KERAS_BACKEND=tensorflow.")
     return options
@@ -130,7 +134,7 @@ def main(argv=None):
     types.check_extras("matplotlib")
     language = voice = Tones()
     if options.data:
-        language = Digits(options.data, options.voices)
+        language = Digits(options.data, options.voices, options.held_out_speaker)
         voice = Digits(options.data, language.voices[:1])
     output = pathlib.Path(options.output)
     tasks = [options.task] if options.task else list(EPOCHS)

@@ -29,11 +29,14 @@ SHAPES = 16  # groups of frames: lengths are multiples, so that XLA compiles few
 
 
 class Digits:
-    """Strings of spoken digits, each by one of the `voices`: by default all speakers."""
+    """Strings of spoken digits, each by one of the `voices`: by default all speakers.
+
+    A speaker who is held out speaks all strings of the test set, and no others.
+    """
 
     unit, letters = "digits", "0123456789"
 
-    def __init__(self, folder, voices=None):
+    def __init__(self, folder, voices=None, held_out=None):
         if folder == "download":
             path = keras.utils.get_file("free-spoken-digit-dataset-1.0.10", ARCHIVE, extract=True)
             folder = next(pathlib.Path(path).rglob("recordings"))
@@ -44,13 +47,16 @@ class Digits:
                 part = PARTS[int(index)] if int(index) < len(PARTS) else "train"
                 self.recordings[part, speaker, digit].append(read_wav(path))
         speakers = sorted({speaker for _, speaker, _ in self.recordings})
-        self.voices = voices or speakers
-        if not speakers or not {*self.voices} <= {*speakers}:
+        self.voices = [x for x in voices or speakers if x != held_out]
+        self.judged = [held_out] if held_out else self.voices
+        if not self.voices or not {*self.voices, *self.judged} <= {*speakers}:
             raise SystemExit(
                 f"--data {folder}: has recordings such as 7_george_12.wav (digit, speaker, index) "
                 f"of these speakers: {', '.join(speakers) or 'none'}"
             )
-        for part, speaker in itertools.product(("test", "valid", "train"), self.voices):
+        for part, speaker in itertools.product(
+            ("test", "valid", "train"), {*self.voices, *self.judged}
+        ):
             missing = [x for x in self.letters if not self.recordings[part, speaker, x]]
             if missing:
                 raise SystemExit(
@@ -70,7 +76,8 @@ class Digits:
 
     def say(self, text, rng, part):
         """A string by one speaker, with a pause before every digit and at the end."""
-        speaker = self.voices[rng.integers(len(self.voices))]
+        voices = self.judged if part == "test" else self.voices
+        speaker = voices[rng.integers(len(voices))]
         parts = [_pause(rng)]
         for digit in text:
             recordings = self.recordings[part, speaker, digit]

@@ -49,6 +49,8 @@ def test_each_part_of_the_digits_has_recordings_of_its_own(tmp_path):
     found = data.Digits(make_recordings(tmp_path))
     assert found.voices == ["ann", "bob"]
     assert data.Digits(tmp_path, ["bob"]).voices == ["bob"]
+    held_out = data.Digits(tmp_path, held_out="bob")
+    assert (held_out.voices, held_out.judged) == (["ann"], ["bob"])
     rng = np.random.default_rng(1)
     for part, index in (("test", 0), ("valid", 5), ("train", 8)):
         heard = np.array([found.say("7", rng, part).max() for _ in range(5)])
