@@ -259,7 +259,7 @@ def test_the_whole_command(flow, tmp_path, capsys):
     predictions = json.loads((folder / "predictions.json").read_text(encoding="utf-8"))
     assert len(predictions) == json.loads((folder / "summary.json").read_text())["questions"] == 7
     assert predictions["x"] == ""
-    drawn = flow in ("both", "context-to-query")
+    drawn = flow != "none"
     assert (folder / "attention.png").exists() is drawn
     with pytest.raises(SystemExit, match="other settings \\(learning_rate"):
         command.main([*arguments, "--learning-rate", "0.1"])
