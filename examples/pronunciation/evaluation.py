@@ -2,6 +2,7 @@
 
 import unicodedata
 
+import matplotlib
 import numpy as np
 from keras import ops
 
@@ -62,10 +63,12 @@ def save(pronouncer, words, output):
     source = pad(encode_words(pronouncer.letters, words))
     target = pad(encode_phones(pronouncer.phones, phones))
     write_model(pronouncer.model, output / "model.keras", (source, target))
-    weights = read_places(pronouncer.models[0], source, target)
+    weights, boxed = read_places(pronouncer.models[0], source, target), set()
     for n, word in enumerate(words):
-        draw_alignment(word, phones[n], weights[n], output / f"alignment-{n + 1}.png")
+        boxed |= draw_alignment(word, phones[n], weights[n], output / f"alignment-{n + 1}.png")
     print(f"{output / 'alignment-1.png'} and others: the letters that each phone was read from")
+    if boxed:
+        print(missing_font(boxed))
 
 
 def read_places(model, source, target):
@@ -82,11 +85,27 @@ def read_places(model, source, target):
 
 
 def draw_alignment(word, phones, weights, path):
-    """Draws the letters that each phone of a word was read from, `(T, S)` padded, as a PNG."""
+    """Draws the letters that each phone of a word was read from, `(T, S)` padded, as a PNG.
+
+    Returns the signs that no font has, which the picture shows as boxes.
+    """
     # A mark on its own is drawn on a circle.
     marks = [unicodedata.category(x).startswith("M") for x in decompose(word)]
     letters = ["◌" * mark + x for x, mark in zip(decompose(word), marks, strict=True)]
     source, target = ["⊢", *letters, "⊣"], [*phones, "⏎"][: len(weights)]
     weights = weights[: len(target), : len(source)]
     title = f"{word}  →  {' '.join(phones)}"
-    save_figure(path, plot_attention(weights, source, target, title=title))
+    figure = plot_attention(weights, source, target, title=title)
+    save_figure(path, figure)
+    axes = figure.axes[0]
+    labels = [x.get_text() for x in (*axes.get_xticklabels(), *axes.get_yticklabels())]
+    return {x[-1] for x, label in zip(source + target, labels, strict=True) if "□" in label}
+
+
+def missing_font(signs):
+    """One sentence that says which font to install."""
+    return (
+        f"The pictures have boxes, because no font has {' '.join(sorted(signs))}: "
+        f"install one, such as Noto Sans, delete {matplotlib.get_cachedir()}, and run the same "
+        "command again."
+    )

@@ -104,10 +104,11 @@ def run(task, language, options, output, listener=None):
     seed_model(options.seed)
     model = build(loss=options.alignment_loss, late_noise=True)
     rate = warmup_cosine(options.learning_rate, epochs * batches.steps, last=0.01)
-    # At its end `fit` puts the moving averages of the weights into the model. They begin with the
-    # untrained weights, so `val_loss` begins far above the loss.
+    # At its end `fit` puts the moving averages of the weights into the model.
     average = moving_average(0.998, epochs * batches.steps)
     model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0, **average), LOSSES[task])
+    print("val_loss is that of moving averages of the weights. They begin with the untrained ones,")
+    print("so val_loss is far above the loss in the first epochs.", flush=True)
     model.fit(
         batches.dataset(),
         epochs=epochs,

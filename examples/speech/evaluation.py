@@ -3,6 +3,7 @@
 from functools import partial
 
 import matplotlib.figure
+import numpy as np
 import tensorflow as tf
 
 from examples.common.files import save_figure
@@ -11,6 +12,9 @@ from examples.common.training import pad
 from examples.speech.data import decode, encode, listened, make_corpus
 from examples.speech.model import SHARED, Speaker
 from examples.speech.sound import MELS, sound, write_wav
+
+QUIET = 0.25  # times the loudest magnitude
+FAR = 20  # frames, as long as the longest pause between digits
 
 MOST_LABELS = 60
 
@@ -52,8 +56,32 @@ def judge_listener(model, language, arguments, length):
     heard = listen(model, frames, language.letters, length, arguments.beam)
     rate = error_rate([text for text, _ in heard], texts)
     print(f"{length} {language.unit}: {rate:.1%} heard wrong", flush=True)
+    # The last row belongs to the end of the text, which has no sound.
+    rows = [silence_around(x, w[:-1]) for x, (_, w) in zip(frames, heard, strict=True)]
+    far = np.concatenate(rows)
+    far, count = far[far > FAR], len(far)
+    if 20 * len(far) > count:
+        print(
+            f"  Remark: {len(far) / count:.0%} of the {language.unit} have their largest weights "
+            f"in silence, {np.median(far):.0f} frames away from any sound (the median). The "
+            "encoder has carried the sound there: do not read weights as places of sounds.",
+            flush=True,
+        )
     text, weights = heard[0]
     return rate, (texts[0], frames[0], weights, [*text, "end"], f"{texts[0]}, heard as {text}")
+
+
+def silence_around(frames, weights):
+    """How many frames the largest weight of each row is away from the nearest sound.
+
+    Args:
+        frames: log-mel, `(T, MELS)`.
+        weights: `(rows, T / SHARED)`.
+    """
+    loud = np.max(frames, axis=1) > QUIET * np.max(frames)
+    (sounds,) = np.nonzero([loud[n : n + SHARED].any() for n in range(0, len(frames), SHARED)])
+    read = weights.argmax(axis=1)
+    return SHARED * np.abs(read[:, None] - sounds).min(axis=1, initial=weights.shape[1])
 
 
 def judge_speaker(model, language, arguments, length, listener):

@@ -1,13 +1,14 @@
 """Speech: sound, the language of tones, recordings, batches, and what the command writes."""
 
 import json
+import types
 
 import keras
 import numpy as np
 import pytest
 
 from examples.speech import __main__ as command
-from examples.speech import data, model, sound, tones
+from examples.speech import data, evaluation, model, sound, tones
 from keras_attention.alignment import forward_sum_loss, guided_attention_loss
 
 LANGUAGE = tones.Tones()
@@ -43,6 +44,24 @@ def make_recordings(folder, indices=(0, 5, 8), digits="0123456789"):
                 samples = np.full(400, (int(digit) + 1) / 20 + 0.001 * n)
                 sound.write_wav(folder / f"{digit}_{speaker}_{n}.wav", samples)
     return folder
+
+
+def test_weights_in_silence_are_remarked(monkeypatch, capsys):
+    """Sixty frames of silence, then sixteen of sound: the first letter is read at their begin."""
+    frames = np.concatenate([np.zeros((60, sound.MELS)), np.ones((16, sound.MELS))])
+    weights = np.eye(19)[[0, 15, 18]]  # of steps of four frames; the last row is the end
+    np.testing.assert_array_equal(evaluation.silence_around(frames, weights), [60, 0, 0])
+    assert evaluation.silence_around(0 * frames, weights).min() > 60
+    heard = [("ab", weights)]
+    monkeypatch.setattr(evaluation, "_corpus", lambda *_: (["ab"], [frames]))
+    monkeypatch.setattr(evaluation, "listen", lambda *_: heard)
+    options = types.SimpleNamespace(beam=1)
+    evaluation.judge_listener(None, LANGUAGE, options, 2)
+    found = capsys.readouterr().out
+    assert "Remark: 50% of the letters have their largest weights in silence, 60 frames" in found
+    heard[0] = "ab", np.eye(19)[[15, 17, 0]]
+    evaluation.judge_listener(None, LANGUAGE, options, 2)
+    assert "Remark" not in capsys.readouterr().out
 
 
 def test_each_part_of_the_digits_has_recordings_of_its_own(tmp_path):
