@@ -55,7 +55,7 @@ class Digits:
                 f"of these speakers: {', '.join(speakers) or 'none'}"
             )
         for part, speaker in itertools.product(
-            ("test", "valid", "train"), {*self.voices, *self.judged}
+            ("test", "valid", "train"), sorted({*self.voices, *self.judged})
         ):
             missing = [x for x in self.letters if not self.recordings[part, speaker, x]]
             if missing:
