@@ -323,9 +323,9 @@ def test_an_exported_model_takes_and_returns_strings(model, tmp_path):
     tokens = model.generate(SOURCES, 6).tokens
     expected = ["".join("abcdefgh"[x - 3] for x in row if x != END).encode() for row in tokens]
     options = {"tokenize": tokenize, "detokenize": detokenize}
-    for n_best in (1, 2):
-        found = served(model, tmp_path / f"{n_best}", 6, n_best=n_best, **options)(texts)["texts"]
-        assert found.shape == (3, 2)[:n_best]
+    for folder, shape, more in (("one", (3,), {}), ("two", (3, 2), {"n_best": 2})):
+        found = served(model, tmp_path / folder, 6, **more, **options)(texts)["texts"]
+        assert found.shape == shape
         assert found.reshape(3, -1)[:, 0].tolist() == expected
 
 
