@@ -120,7 +120,7 @@ WINDOWS = {
     if alignment != "global" or steps <= 4096
 }
 
-# Sizes that are about those of Tacotron 2.
+# Sizes close to those of Tacotron 2.
 STATEFUL = {"length": 100, "attention_units": 128, "attends": "previous"}
 STATES = {
     name: Case("decoder", decoder(32, 50, 512, name, **STATEFUL), ("additive decoder",))

@@ -165,7 +165,7 @@ def total(computations, name):
 
 
 def launches(computations, name, times=1):
-    """For each kernel: how often it runs, its line, those beside it, and those of its fusion."""
+    """Yield each kernel: its number of runs, its line, the lines beside it, those of its fusion."""
     lines = {line.name: line for line in computations[name]}
     for line in computations[name]:
         called = dict(re.findall(r"(body|condition|to_apply|calls)=%([\w.-]+)", line.text))
@@ -268,7 +268,7 @@ def number(*shape):
 
 
 def both(name, kind):
-    """What ours and plain JAX do: "forward", "with gradients", or "a step" of a search."""
+    """Count our program and that of plain JAX: "forward", "with gradients" or "a step"."""
     counted = count_step if kind == STEP else count
     pairs = program(build(name), kind), program(build(name, "plain JAX"), kind, False)
     return [counted(run, *specs) for run, specs in pairs]

@@ -106,7 +106,7 @@ def over_steps(step, state, sequences):
 
 
 def decoder(batch, steps, units, attention, **_):
-    """Of the decoders that are counted, the one of two LSTMs has Luong's attention."""
+    """Among the counted decoders, only the one with two LSTMs uses Luong's attention."""
     shapes, square, wide = [(batch, steps, units)] * 2, (units, units), 2 * units
     gru = [(wide, 3 * units), (units, 3 * units), (2, 3 * units), square, square, (units,)]
     if attention == "Bahdanau":

@@ -1,4 +1,4 @@
-"""What a user of Keras picks instead: its own layers, plain code, and the samplers of keras-hub.
+"""The alternatives of a Keras user: Keras's own layers, plain code, and keras-hub's samplers.
 
 `steps.py` says what a builder returns.
 """

@@ -38,7 +38,7 @@ def normal(shapes, scale=1.0):
 
 
 def build(name, peer=None):
-    """What a case computes: a `Computation`, or a function of the mode that makes the step."""
+    """Return the `Computation` of a case, or a function that makes its step for a mode."""
     if peer in CASES:
         name, peer = peer, None
     if peer not in ("PyTorch", "plain JAX"):

@@ -1,4 +1,4 @@
-"""Several heads of one attention."""
+"""Multi-head attention around any attention."""
 
 from collections.abc import Callable
 from typing import Any

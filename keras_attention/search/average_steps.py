@@ -1,4 +1,4 @@
-"""Several models as one."""
+"""Average the step functions of several models into one."""
 
 import functools
 import math

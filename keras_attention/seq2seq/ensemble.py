@@ -1,4 +1,4 @@
-"""Several models that generate together."""
+"""Ensembles: models that generate together."""
 
 from typing import Any, NoReturn
 
