@@ -32,7 +32,7 @@ both = both_with(None)
 def all_of(name, inputs):
     """Score and gradients of an implementation."""
     score, gradient = IMPLEMENTATIONS[name]
-    tensors = [tf.constant(x) for x in inputs]
+    tensors = [tf.convert_to_tensor(x) for x in inputs]
     return [score(*tensors[:3]), *gradient(*tensors)]
 
 
