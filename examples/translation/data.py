@@ -5,6 +5,7 @@ import itertools
 
 import tensorflow as tf
 
+from examples import silence
 from examples.common import dates
 from examples.common.files import NUL, refuse
 
@@ -89,10 +90,11 @@ def make_tokenizers(subwords):
     import tensorflow_text
 
     # In a SavedModel two tokenizers without names of their own would share one vocabulary.
-    return [
-        tensorflow_text.SentencepieceTokenizer(model, add_eos=True, name=name)
-        for model, name in zip(subwords, ("source", "target"), strict=True)
-    ]
+    with silence():  # each logs that it normalises nothing
+        return [
+            tensorflow_text.SentencepieceTokenizer(model, add_eos=True, name=name)
+            for model, name in zip(subwords, ("source", "target"), strict=True)
+        ]
 
 
 def encode(tokenizers, texts, backward=False):
