@@ -1,4 +1,4 @@
-"""Weights of other packages in our layers: the same outputs, as README.md says."""
+"""Weights of other packages in our layers: the same outputs, as docs/howto/migrate.md says."""
 
 import keras
 import numpy as np
@@ -126,6 +126,36 @@ def test_weights_of_tfa_bahdanau_monotonic(normalize):
     layer.build(query.shape, value.shape)
     arrays = [np.asarray(named[weight.name]) for weight in layer.weights]
     assert_same(layer, arrays, query, value, (weights @ value, weights))
+
+
+def test_weights_of_attention_keras():
+    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
+    W_a, U_a, V_a = normal(3, DK, DK), normal(4, DQ, DK), normal(5, DK, 1)
+    scores = np.tanh((value @ W_a)[:, None] + (query @ U_a)[:, :, None]) @ V_a[:, 0]
+    layer, named = BahdanauAttention(DK), {"query_kernel": U_a, "key_kernel": W_a}
+    layer.build(query.shape, value.shape)
+    arrays = [(named | {"score_vector": V_a[:, 0]})[weight.name] for weight in layer.weights]
+    assert_same(layer, arrays, query, value, read(scores, value))
+
+
+@pytest.mark.parametrize("score_mode", ["general", "concat"])
+def test_weights_of_philipperemys_attention(score_mode):
+    """Its query is the last step of the sequence that it reads."""
+    value, w_c = normal(1, B, TK, DK), normal(2, 2 * DK, U)
+    query = value[:, -1:]
+    if score_mode == "general":
+        luong_w = normal(3, DK, DK)
+        scores, named = query @ np.swapaxes(value @ luong_w, 1, 2), {"score_kernel": luong_w.T}
+    else:
+        w1, w2, v = normal(3, DK, DK), normal(4, DK, DK), normal(5, DK, 1)
+        scores = (np.tanh(query @ w1 + value @ w2) @ v)[:, None, :, 0]
+        named = {"score_kernel": np.concatenate([w1, w2]), "score_vector": v[:, 0]}
+    context, weights = read(scores, value)
+    expected = np.tanh(np.concatenate([context, query], -1) @ w_c)
+    layer = LuongAttention(score_mode, units=U)
+    layer.build(query.shape, value.shape)
+    arrays = [(named | {"output_kernel": w_c})[weight.name] for weight in layer.weights]
+    assert_same(layer, arrays, query, value, (expected, weights))
 
 
 def test_weights_of_the_translation_tutorial():

@@ -18,12 +18,18 @@ PAGES = [
 ]
 
 
+def whole(path):
+    """The text of a page, with addresses in Colab as those on GitHub."""
+    colab = "https://colab.research.google.com/github/"
+    return path.read_text("utf-8").replace(colab, "https://github.com/")
+
+
 def test_every_address_of_the_repository_is_that_of_the_project():
     name = SOURCE.rpartition("/")[2]
     found = {
         match
         for path in PAGES
-        for match in re.findall(rf"https://[\w.-]+/[\w.-]+/{name}\b", path.read_text("utf-8"))
+        for match in re.findall(rf"https://[\w.-]+/[\w.-]+/{name}\b", whole(path))
     }
     assert found == {SOURCE}
     assert all(SOURCE in url or "github.io" in url for url in PROJECT["urls"].values())

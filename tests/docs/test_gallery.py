@@ -1,5 +1,7 @@
 """The gallery of short scripts: its order, its pictures and its notebooks."""
 
+import re
+
 import pytest
 
 from tests import ROOT
@@ -51,12 +53,31 @@ def test_a_page_links_to_its_notebook(gallery):
     text = ".. note::\n\nWrite a title\n=============\n\nText.\n\nMore\n====\n"
     for page, links in {"examples/calculator": 1, "examples/index": 0, "howto/decode": 0}.items():
         content = [text]
-        colab.add_link(None, page, content)
+        colab.add_links(None, page, content)
         assert content[0].count("Open in Colab") == links
     content = [text]
-    colab.add_link(None, "examples/calculator", content)
+    colab.add_links(None, "examples/calculator", content)
     assert "=\n\n`Open in Colab <https://colab." in content[0]
     assert "/blob/notebooks/calculator.ipynb>`__\n\nText.\n\nMore\n====\n" in content[0]
+
+
+def test_rows_of_the_mechanisms_link_to_notebooks(gallery):
+    """GitHub shows the README as it is, so its rows hold the links."""
+    import colab
+
+    before = (ROOT / "docs" / "mechanisms" / "index.md").read_text("utf-8")
+    content = [before]
+    colab.add_links(None, "mechanisms/index", content)
+    added = re.findall(r", \[notebook\]\(\S+/blob/notebooks/(\w+)\.ipynb\) \|", content[0])
+    assert re.sub(r", \[notebook\]\(\S+\)", "", content[0]) == before
+    without = {"forecast", "own_attention"}  # no row of this table is theirs
+    assert sorted(added) == sorted(set(SCRIPTS) - without)
+
+    table = (ROOT / "README.md").read_text("utf-8").partition("## Which mechanism")[2]
+    rows = re.findall(r"^(\|[^|\n]+)\|([^|\n]+)\|", table, re.MULTILINE)
+    links = [re.sub(r"^.*?(?=, \[notebook\]|$)", "", use.strip()) for _, use in rows]
+    assert links == [colab.notebooks(layer, ".") for layer, _ in rows]
+    assert any(links)
 
 
 def test_a_notebook_has_no_roles(gallery):
