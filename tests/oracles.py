@@ -15,62 +15,52 @@ def sigmoid(x):
     return 1.0 / (1.0 + np.exp(-x))
 
 
-def masked_softmax(scores, allowed):
-    weights = np.zeros(len(scores))
-    chosen = [j for j in range(len(scores)) if allowed[j]]
-    if chosen:
-        top = max(scores[j] for j in chosen)
-        total = sum(math.exp(scores[j] - top) for j in chosen)
-        for j in chosen:
-            weights[j] = math.exp(scores[j] - top) / total
-    return weights
+def among_valid(normalize):
+    """A normalizer of the scores that are allowed. The other weights are zero."""
+
+    def masked(scores, allowed):
+        weights, chosen = np.zeros(len(scores)), [j for j in range(len(scores)) if allowed[j]]
+        if chosen:
+            weights[chosen] = normalize([scores[j] for j in chosen])
+        return weights
+
+    return masked
 
 
-def masked_sparsemax(scores, allowed):
+@among_valid
+def masked_softmax(scores):
+    total = sum(math.exp(e - max(scores)) for e in scores)
+    return [math.exp(e - max(scores)) / total for e in scores]
+
+
+@among_valid
+def masked_sparsemax(scores):
     """Martins and Astudillo (2016), algorithm 1."""
-    weights = np.zeros(len(scores))
-    chosen = [j for j in range(len(scores)) if allowed[j]]
-    if chosen:
-        ordered = sorted((scores[j] for j in chosen), reverse=True)
-        sizes = range(1, len(ordered) + 1)
-        support = max(k for k in sizes if 1 + k * ordered[k - 1] > sum(ordered[:k]))
-        threshold = (sum(ordered[:support]) - 1) / support
-        for j in chosen:
-            weights[j] = max(scores[j] - threshold, 0.0)
-    return weights
+    ordered, sizes = sorted(scores, reverse=True), range(1, len(scores) + 1)
+    support = max(k for k in sizes if 1 + k * ordered[k - 1] > sum(ordered[:k]))
+    threshold = (sum(ordered[:support]) - 1) / support
+    return [max(e - threshold, 0.0) for e in scores]
 
 
-def masked_entmax15(scores, allowed):
+@among_valid
+def masked_entmax15(scores):
     """Weights max(e / 2 - tau, 0)^2, with tau by bisection."""
-    weights = np.zeros(len(scores))
-    chosen = [j for j in range(len(scores)) if allowed[j]]
-    if chosen:
-        high = max(scores[j] for j in chosen) / 2
-        low = high - 1
-        for _ in range(100):
-            tau = (low + high) / 2
-            total = sum(max(scores[j] / 2 - tau, 0.0) ** 2 for j in chosen)
-            low, high = (tau, high) if total > 1 else (low, tau)
-        for j in chosen:
-            weights[j] = max(scores[j] / 2 - tau, 0.0) ** 2
-    return weights
+    low, high = max(scores) / 2 - 1, max(scores) / 2
+    for _ in range(100):
+        tau = (low + high) / 2
+        total = sum(max(e / 2 - tau, 0.0) ** 2 for e in scores)
+        low, high = (tau, high) if total > 1 else (low, tau)
+    return [max(e / 2 - tau, 0.0) ** 2 for e in scores]
 
 
-def masked_hardmax(scores, allowed):
-    weights = np.zeros(len(scores))
-    chosen = [j for j in range(len(scores)) if allowed[j]]
-    if chosen:
-        weights[max(chosen, key=lambda j: scores[j])] = 1
-    return weights
+@among_valid
+def masked_hardmax(scores):
+    return [float(j == int(np.argmax(scores))) for j in range(len(scores))]
 
 
-def masked_sigmoid(scores, allowed):
-    weights = np.zeros(len(scores))
-    chosen = [j for j in range(len(scores)) if allowed[j]]
-    total = sum(sigmoid(scores[j]) for j in chosen)
-    for j in chosen:
-        weights[j] = sigmoid(scores[j]) / total
-    return weights
+@among_valid
+def masked_sigmoid(scores):
+    return [sigmoid(e) / sum(map(sigmoid, scores)) for e in scores]
 
 
 NORMALIZERS = {
@@ -83,11 +73,14 @@ NORMALIZERS = {
 
 
 def _read(weights, values):
-    context = np.zeros(values.shape[1])
-    for j, weight in enumerate(weights):
-        if weight > 0:
-            context = context + weight * values[j]
-    return context
+    # What is not read may hold NaN.
+    return sum(
+        (a * v for a, v in zip(weights, values, strict=True) if a), np.zeros(values.shape[1])
+    )
+
+
+def _valid(mask, b, length):
+    return [mask is None or mask[b, j] for j in range(length)]
 
 
 def additive_scores(query, keys, score_vector):
@@ -103,11 +96,8 @@ def bahdanau(weights, normalizer="softmax"):
 
     def row(query, keys, values, valid, allowed, position):
         del valid, position
-        scores = np.zeros(len(keys))
-        for j in range(len(keys)):
-            if allowed[j]:
-                hidden = query @ weights["query_kernel"] + keys[j] @ weights["key_kernel"] + bias
-                scores[j] = vector @ np.tanh(hidden)
+        hidden = [query @ weights["query_kernel"] + k @ weights["key_kernel"] + bias for k in keys]
+        scores = [vector @ np.tanh(x) for x in hidden]
         align = NORMALIZERS[normalizer](scores, allowed)
         return _read(align, values), align
 
@@ -125,11 +115,8 @@ def past_weights(weights):
         nonlocal past
         del valid
         past = np.zeros(len(keys)) if position == 0 else past
-        scores = np.zeros(len(keys))
-        for j in range(len(keys)):
-            if allowed[j]:
-                scores[j] = query @ weights["W"] @ keys[j] / 4 - weights["p"] * past[j]
-        align = masked_softmax(scores, allowed)
+        scores = [query @ weights["W"] @ keys[j] / 4 for j in range(len(keys))]
+        align = masked_softmax(scores - weights["p"] * past, allowed)
         past = past + align
         return _read(align, values), align
 
@@ -158,18 +145,15 @@ def luong(weights, score_mode="general", alignment="global", half_width=10, norm
             center = first + max(min(position, size - 1), 0)
         if alignment == "local-p":
             center = first + size * predicted(query)
-        inside = [
-            allowed[j] and (center is None or abs(j - math.floor(center)) <= half_width)
-            for j in range(len(keys))
+        near = [
+            center is None or abs(j - math.floor(center)) <= half_width for j in range(len(keys))
         ]
-        scores = [
-            score_of(query, keys[j], j - first) if inside[j] else 0.0 for j in range(len(keys))
-        ]
+        inside = [ok and close for ok, close in zip(allowed, near, strict=True)]
+        scores = [inside[j] and score_of(query, keys[j], j - first) for j in range(len(keys))]
         align = NORMALIZERS[normalizer](scores, inside)
         if alignment == "local-p":
             sigma = half_width / 2
-            for j in range(len(keys)):
-                align[j] *= math.exp(-((j - center) ** 2) / (2 * sigma**2))
+            align *= [math.exp(-((j - center) ** 2) / (2 * sigma**2)) for j in range(len(keys))]
         context = _read(align, values)
         if "output_kernel" in weights:
             context = np.tanh(np.concatenate([context, query]) @ weights["output_kernel"])
@@ -244,34 +228,24 @@ def attend(
     """A batch of sequences of queries: `(B, Tq, ...)` outputs and `(B, Tq, Tk)` weights."""
     key = value if key is None else key
     batch, steps, length = len(query), query.shape[1], value.shape[1]
+    pairs = True if attention_mask is None else attention_mask
+    pairs = np.broadcast_to(pairs, (batch, steps, length))
     outputs, weights = [], np.zeros((batch, steps, length))
     for b in range(batch):
-        valid = [value_mask is None or value_mask[b, j] for j in range(length)]
+        valid, asked = _valid(value_mask, b, length), _valid(query_mask, b, steps)
         for i in range(steps):
-            allowed = list(valid)
-            for j in range(length):
-                if query_mask is not None and not query_mask[b, i]:
-                    allowed[j] = False
-                if attention_mask is not None:
-                    rank_3 = np.ndim(attention_mask) == 3
-                    if not (attention_mask[b, i, j] if rank_3 else attention_mask[i, j]):
-                        allowed[j] = False
-                if use_causal_mask and j > i:
-                    allowed[j] = False
+            allowed = [
+                valid[j] and asked[i] and pairs[b, i, j] and not (use_causal_mask and j > i)
+                for j in range(length)
+            ]
             output, weights[b, i] = row(query[b, i], key[b], value[b], valid, allowed, i)
-            if query_mask is not None and not query_mask[b, i]:
-                output = np.zeros_like(output)
-            outputs.append(output)
+            outputs.append(output if asked[i] else np.zeros_like(output))
     return np.reshape(outputs, (batch, steps, -1)), weights
 
 
 def trilinear_scores(context, query, vector):
     """S_tj = w . [h_t; u_j; h_t * u_j]"""
-    scores = np.zeros((len(context), len(query)))
-    for t, h in enumerate(context):
-        for j, u in enumerate(query):
-            scores[t, j] = vector @ np.concatenate([h, u, h * u])
-    return scores
+    return np.array([[vector @ np.concatenate([h, u, h * u]) for u in query] for h in context])
 
 
 def attention_flow(
@@ -297,8 +271,8 @@ def attention_flow(
     merged = np.zeros((batch, steps, (4 if query_to_context else 3) * size))
     a, b = np.zeros((batch, steps, length)), np.zeros((batch, steps))
     for n in range(batch):
-        asked = [query_mask is None or query_mask[n, j] for j in range(length)]
-        words = [t for t in range(steps) if context_mask is None or context_mask[n, t]]
+        asked = _valid(query_mask, n, length)
+        words = np.flatnonzero(_valid(context_mask, n, steps))
         scores = trilinear_scores(context[n], query[n], vector)
         best, known = np.zeros(steps), [False] * steps
         for t in words:
@@ -313,9 +287,7 @@ def attention_flow(
         summary = _read(b[n], context[n])
         for t in words:
             h, attended = context[n, t], _read(a[n, t], query[n])
-            parts = [h, attended, h * attended]
-            if query_to_context:
-                parts.append(h * summary)
+            parts = [h, attended, h * attended, *[h * summary] * query_to_context]
             merged[n, t] = np.concatenate(parts)
     return merged, ((a, b) if query_to_context else (a,))
 
@@ -346,11 +318,11 @@ def decoder_stack(
     length, outputs, weights = memory.shape[1], [], np.zeros((batch, steps, memory.shape[1]))
     for b in range(batch):
         states = [list(s) for s in initial_states[b]]
-        valid = [memory_mask is None or memory_mask[b, j] for j in range(length)]
+        valid, asked = _valid(memory_mask, b, length), _valid(sequences_mask, b, steps)
         outputs.append([None] * steps)
         position = 0
         for t in range(steps):
-            if sequences_mask is not None and not sequences_mask[b, t]:
+            if not asked[t]:
                 continue
             x, states[0] = cells[0](sequences[b, t], states[0])
             context, weights[b, t] = row(x, memory[b], memory[b], valid, valid, position)
@@ -406,7 +378,7 @@ def attention_pooling(weights, inputs, normalizer="softmax", mask=None, temperat
     batch, steps, _ = inputs.shape
     rows = []
     for b in range(batch):
-        valid = [mask is None or mask[b, t] for t in range(steps)]
+        valid = _valid(mask, b, steps)
         rows.append(pool(weights, inputs[b], valid, normalizer, temperature))
     return tuple(np.array(x) for x in zip(*rows, strict=True))
 
@@ -416,15 +388,12 @@ def redundancy(weights):
 
     A bag in which nothing is valid counts as zero.
     """
-    batch, rows, steps = weights.shape
     total = 0.0
-    for b in range(batch):
-        for i in range(rows):
-            for j in range(rows):
-                if weights[b].any():
-                    product = sum(weights[b, i, t] * weights[b, j, t] for t in range(steps))
-                    total += (product - (i == j)) ** 2
-    return total / batch
+    for a in weights:
+        for i, j in np.ndindex(len(a), len(a)):
+            if a.any():
+                total += (a[i] @ a[j] - (i == j)) ** 2
+    return total / len(weights)
 
 
 def hierarchical_attention(
@@ -499,16 +468,11 @@ def memory_hop(
     batch, length, size = value.shape
     states, p = np.zeros((batch, size)), np.zeros((batch, length))
     for b in range(batch):
-        valid = [mask is None or mask[b, i] for i in range(length)]
-        scores, o = np.zeros(length), np.zeros(size)
-        for i in range(length):
-            if valid[i]:
-                scores[i] = query[b] @ key[b, i]
+        valid = _valid(mask, b, length)
+        scores = [valid[i] and query[b] @ key[b, i] for i in range(length)]
         p[b] = scores if linear else NORMALIZERS[normalizer](scores, valid)
-        for i in range(length):
-            if valid[i]:
-                o = o + p[b, i] * value[b, i]
-        states[b] = (query[b] @ weights["update_kernel"] if update == "linear" else query[b]) + o
+        u = query[b] @ weights["update_kernel"] if update == "linear" else query[b]
+        states[b] = u + _read(p[b], value[b])
     return states, p
 
 
@@ -609,12 +573,12 @@ def attention_rnn(
     for b in range(len(sequences)):
         states = [list(s) for s in initial_states[b]]
         vector = None if input_feed is None else input_feed[b]
-        valid = [memory_mask is None or memory_mask[b, j] for j in range(memory.shape[1])]
+        valid = _valid(memory_mask, b, memory.shape[1])
         outputs.append([])
         weights.append([])
         position = 0
-        for t in range(sequences.shape[1]):
-            if sequences_mask is None or sequences_mask[b, t]:
+        for t, asked in enumerate(_valid(sequences_mask, b, sequences.shape[1])):
+            if asked:
                 x = sequences[b, t]
                 if query == "previous":
                     top = ask(states[-1])
@@ -644,23 +608,16 @@ def target(weights, normalizer="none"):
 
     def row(query, keys, values, valid, allowed, position):
         del valid, position
-        scores, context = np.zeros(len(keys)), np.zeros(values.shape[1])
-        for j in range(len(keys)):
-            if allowed[j]:
-                key = keys[j]
-                features = np.concatenate([query, key, query - key, query * key])
-                hidden = sigmoid(features @ weights["kernel"] + weights["bias"])
-                scores[j] = weights["score_vector"] @ hidden + weights.get("score_bias", 0.0)
-        if normalizer == "none":
-            align = scores
-        elif normalizer == "sigmoid":
-            align = np.where(allowed, sigmoid(scores), 0.0)
+        scores = np.zeros(len(keys))
+        for j, key in enumerate(keys):
+            features = np.concatenate([query, key, query - key, query * key])
+            hidden = sigmoid(features @ weights["kernel"] + weights["bias"])
+            scores[j] = weights["score_vector"] @ hidden + weights.get("score_bias", 0.0)
+        if normalizer == "softmax":
+            align = masked_softmax(scores, allowed)
         else:
-            align = NORMALIZERS[normalizer](scores, allowed)
-        for j in range(len(keys)):
-            if allowed[j]:
-                context = context + align[j] * values[j]
-        return context, align
+            align = np.where(allowed, sigmoid(scores) if normalizer == "sigmoid" else scores, 0.0)
+        return _read(align, values), align
 
     return row
 
@@ -668,11 +625,8 @@ def target(weights, normalizer="none"):
 def narm(a1, a2, v, states, valid):
     """Li et al. (2017): [h_T; sum_j a_j h_j] with a_j = v . sigmoid(A1 h_T + A2 h_j)."""
     last = states[max(j for j in range(len(states)) if valid[j])]
-    total = np.zeros(states.shape[1])
-    for j in range(len(states)):
-        if valid[j]:
-            total = total + v @ sigmoid(last @ a1 + states[j] @ a2) * states[j]
-    return np.concatenate([last, total])
+    terms = [v @ sigmoid(last @ a1 + h @ a2) * h for h, ok in zip(states, valid, strict=True) if ok]
+    return np.concatenate([last, sum(terms)])
 
 
 def retain(weights, visit_cell, gate_cell, visits, mask=None):
@@ -682,13 +636,9 @@ def retain(weights, visit_cell, gate_cell, visits, mask=None):
     logits, a = np.zeros((batch, classes)), np.zeros((batch, steps))
     shares = np.zeros((batch, steps, codes, classes))
     for b in range(batch):
-        valid = [mask is None or mask[b, i] for i in range(steps)]
-        g, h = np.zeros(units), np.zeros(units)
-        scores, gates, embedded = (
-            np.zeros(steps),
-            np.zeros((steps, units)),
-            np.zeros((steps, units)),
-        )
+        valid = _valid(mask, b, steps)
+        g, h = np.zeros((2, units))
+        scores, (gates, embedded) = np.zeros(steps), np.zeros((2, steps, units))
         for i in reversed(range(steps)):
             if valid[i]:
                 embedded[i] = visits[b, i] @ weights["embedding_kernel"]

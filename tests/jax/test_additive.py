@@ -70,6 +70,8 @@ def test_second_derivatives_of_the_form_for_a_gpu(deviation):
         [jax.numpy.asarray(x) for x in make_inputs((2, 3, 4, 5), deviation, seed, "float64")]
         for seed in (0, 1)
     )
+    inputs[0] = inputs[0].at[0].set(45)  # where only the exponentials of a tanh are infinite
+    inputs[1] = inputs[1].at[0].set(45)
 
     def score(query, key, vector):  # `keras.ops.tanh` rounds to float32
         return jax.numpy.tanh(query[:, :, None] + key[:, None]) @ vector
@@ -82,13 +84,3 @@ def test_second_derivatives_of_the_form_for_a_gpu(deviation):
     )
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=0, atol=1e-11)
-
-
-def test_second_derivatives_for_a_gpu_are_finite():
-    query, key, vector, upstream = make_inputs((2, 3, 4, 5))
-    many = [np.full_like(x, y) for x, y in ((query, 45), (key, 45))]
-
-    def loss(*inputs):
-        return sum(x.sum() for x in fused.fused_gradient(*inputs, vector, upstream))
-
-    assert all(np.isfinite(x).all() for x in jax.grad(loss, (0, 1))(*many))

@@ -7,11 +7,9 @@ from keras_attention import GMMAttention
 from tests.helpers import assert_close, gradients, normal, numpy
 
 
-@pytest.mark.parametrize(
-    ("step", "width", "options"),
-    [(1, 10, {}), (0.5, 2, {"initial_step": 0.5, "initial_width": 2})],
-    ids=["default", "chosen"],
-)
+@pytest.mark.parametrize(("step", "width", "options"), [
+    (1, 10, {}), (0.5, 2, {"initial_step": 0.5, "initial_width": 2}),
+])  # fmt: skip
 def test_where_v2b_starts(step, width, options):
     layer = GMMAttention(3, components=2, **options)
     query, value = np.zeros((1, 4, 5), "float32"), np.zeros((1, 30, 7), "float32")
@@ -21,17 +19,13 @@ def test_where_v2b_starts(step, width, options):
     assert_close(weights[0], expected, "float32")
 
 
-@pytest.mark.parametrize(
-    ("width", "place", "total"),
-    [
-        (-9.0, 5.0, 39.4),
-        (-0.725, 5.0, 1.08),
-        (-0.725, 5.5, 0.92),
-        (3.0, 15.0, 1.0),
-        (3.0, 29.0, 0.57),
-    ],
-    ids=["narrowest, on a step", "narrow, on a step", "between two", "wide", "at the end"],
-)
+@pytest.mark.parametrize(("width", "place", "total"), [
+    (-9.0, 5.0, 39.4),  # narrowest, on a step
+    (-0.725, 5.0, 1.08),  # narrow, on a step
+    (-0.725, 5.5, 0.92),  # between two
+    (3.0, 15.0, 1.0),  # wide
+    (3.0, 29.0, 0.57),  # at the end
+])  # fmt: skip
 def test_what_a_row_sums_to(width, place, total):
     """docs/mechanisms/gmm.md: to one, but for narrow Gaussians and the end of the memory."""
     layer = GMMAttention(3, components=1, version="V2", dtype="float64")

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from keras_attention import AttentionRNN, TargetAttention
-from tests.helpers import B, assert_all_close, assert_close, assert_refused, normal, numpy
+from tests.helpers import B, assert_all_close, assert_close, normal, numpy, refusals
 from tests.layers.papers import GAPS, PAPERS, D, T, U, run
 from tests.oracles import narm
 
@@ -42,8 +42,8 @@ def test_the_session_encoder_of_narm():
     assert_close(encoded, np.array(expected))
 
 
-def test_the_values_alone_must_fit_the_query_if_they_are_the_keys():
-    query, value, _ = NONE.inputs()
-    assert_refused(lambda: NONE.built()(query, value), "5", "13")
-    message = "because `query` has 5 features", "13)"
-    assert_refused(lambda: TargetAttention(U)(query, value), *message)
+WRONG = NONE.inputs()[:2]
+test_the_values_alone_must_fit_the_query_if_they_are_the_keys = refusals(
+    (lambda: NONE.built()(*WRONG), "5", "13"),
+    (lambda: TargetAttention(U)(*WRONG), "because `query` has 5 features", "13)"),
+)

@@ -22,16 +22,12 @@ def additive_oracle(inputs, _=None):
 @pytest.mark.each_value
 def test_additive_score(units, jit):
     inputs = normal(0, 2, 3, units), normal(1, 2, 7, units), normal(2, units) / units**0.5
-    run = compiled(additive_score, jit)
+    run, call = compiled(additive_score, jit), lambda *x: [additive_score(*x)]
+    assert_gradients(Weightless, call, inputs, additive_oracle, jit=jit)
     assert_close(run(*[tensor(x) for x in inputs]), additive_oracle(inputs)[0])
     single = run(*[tensor(x, "float32") for x in inputs])
     assert dtypes(single) == ["float32"]
     assert_close(single, additive_oracle(inputs)[0], "float32")
-
-
-def test_gradients_of_additive_score():
-    inputs = normal(0, 2, 3, 13), normal(1, 2, 7, 13), normal(2, 13)
-    assert_gradients(Weightless, lambda *x: [additive_score(*x)], inputs, additive_oracle)
 
 
 @pytest.mark.parametrize("size", [45.0, 1e4])

@@ -10,19 +10,15 @@ from tests.backends import tensor
 B, TQ, TK = 2, 3, 7
 QUERY, VALUE = np.ones((B, TQ, 5)), np.ones((B, TK, 11))
 RNG = np.random.default_rng(1)
-MASKS = {
-    "memory": {"memory": (B, TK)},
-    "query": {"query": (B, TQ)},
-    "pairs": {"pairs": (TQ, TK)},
-    "pairs of each sample": {"pairs": (B, TQ, TK)},
-    "all": {"memory": (B, TK), "query": (B, TQ), "pairs": (B, TQ, TK), "causal": True},
-    "causal": {"causal": True},
-}
+MASKS = [
+    {"memory": (B, TK)}, {"query": (B, TQ)}, {"pairs": (TQ, TK)}, {"pairs": (B, TQ, TK)},
+    {"memory": (B, TK), "query": (B, TQ), "pairs": (B, TQ, TK), "causal": True}, {"causal": True},
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MASKS)
-def test_masks_at_positions(name):
-    given = {key: x if x is True else tensor(RNG.random(x) < 0.6) for key, x in MASKS[name].items()}
+@pytest.mark.parametrize("shapes", MASKS, ids=str)
+def test_masks_at_positions(shapes):
+    given = {key: x if x is True else tensor(RNG.random(x) < 0.6) for key, x in shapes.items()}
     masks, position = Masks(**given), RNG.integers(0, TK, (B, TQ, 4)).astype("int32")
     whole = np.broadcast_to(ops.convert_to_numpy(masks.joined(QUERY, VALUE)), (B, TQ, TK))
     found = np.broadcast_to(ops.convert_to_numpy(masks.at(tensor(position))), position.shape)

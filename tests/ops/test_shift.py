@@ -5,7 +5,7 @@ import pytest
 
 from keras_attention.ops.shift import fold, linear_recurrence, shift, unfold
 from tests.backends import compiled, on_tensorflow, tensor
-from tests.helpers import Weightless, assert_close, assert_gradients, normal
+from tests.helpers import Weightless, assert_all_close, assert_close, assert_gradients, normal
 
 
 def neighbours(x, before, width):
@@ -83,12 +83,7 @@ def test_unknown_lengths(length):
     expected = recurrence(factors, terms)
     assert_close(y, expected)
     assert_close(near, sums_of_neighbours(neighbours(expected, 1, 3) ** 2, 1))
-    with tf.GradientTape() as tape:
-        given = [tf.constant(factors), tf.constant(terms)]
-        tape.watch(given)
-        near = fold(tf.square(unfold(linear_recurrence(*given), 1, 3)), 1)
-    for x, y in zip(found, tape.gradient(near, given), strict=True):
-        assert_close(x, y)
+    assert_all_close(found, run.python_function(tf.constant(factors), tf.constant(terms))[2:])
 
 
 def test_shifted():

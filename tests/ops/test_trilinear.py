@@ -23,21 +23,13 @@ def trilinear_oracle(inputs, _=None):
     return [np.array([oracles.trilinear_scores(h, u, vector) for h, u in pairs])]
 
 
-def trilinear_inputs(vectors):
-    return normal(0, 2, 7, 5), normal(1, 2, 3, 5), *(normal([2, n], 5) for n in range(vectors))
-
-
 @pytest.mark.parametrize("vectors", [2, 3])
 @pytest.mark.parametrize("jit", [False, True])
 def test_trilinear_score(vectors, jit):
-    inputs, run = trilinear_inputs(vectors), compiled(trilinear, jit)
-    assert_close(run(*[tensor(x) for x in inputs]), trilinear_oracle(inputs)[0])
-    single = run(*[tensor(x, "float32") for x in inputs])
+    inputs = normal(0, 2, 7, 5), normal(1, 2, 3, 5), *(normal([2, n], 5) for n in range(vectors))
+    call = lambda *x: [trilinear(*x)]  # noqa: E731
+    assert_gradients(Weightless, call, inputs, trilinear_oracle, jit=jit)
+    assert_close(compiled(trilinear, jit)(*map(tensor, inputs)), trilinear_oracle(inputs)[0])
+    single = compiled(trilinear, jit)(*[tensor(x, "float32") for x in inputs])
     assert dtypes(single) == ["float32"]
     np.testing.assert_allclose(numpy(single), trilinear_oracle(inputs)[0], rtol=1e-6, atol=1e-5)
-
-
-@pytest.mark.parametrize("vectors", [2, 3])
-def test_gradients_of_trilinear_score(vectors):
-    inputs = trilinear_inputs(vectors)
-    assert_gradients(Weightless, lambda *x: [trilinear(*x)], inputs, trilinear_oracle)

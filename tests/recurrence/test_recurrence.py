@@ -17,6 +17,9 @@ T, B, D, H, K = 5, 2, 3, 7, 11
 NAMES = ["x", "hidden", "state", "new", "reset", "bias", "keys", "gain"]
 SHAPES = [(T, B, D), (B, H), (H, H), (D, H), (H, H), (H,), (B, K, H), (H,)]
 VALUES = [normal(n, *shape) * 0.5 for n, shape in enumerate(SHAPES)]
+steps_of_our_own = only_on(
+    "tensorflow", "jax", reason="PyTorch differentiates the steps of a loop itself"
+)
 MASK = np.array([[1, 1], [1, 0], [0, 1], [1, 1], [0, 1]], bool)
 POSITIONS = np.arange(T, dtype="int32")
 
@@ -151,7 +154,7 @@ def test_equals_a_loop_in_a_graph(sizes):
     assert_all_close(run(*(tensor(x) for x in VALUES)), expected)
 
 
-@only_on("tensorflow", "jax", reason="PyTorch differentiates the steps of a loop itself")
+@steps_of_our_own
 def test_every_tensor_is_stored_once(monkeypatch):
     """Forward: output; the state, both results of products, read and its weights, two tanh."""
     counts = counted_outputs(monkeypatch)
@@ -160,7 +163,7 @@ def test_every_tensor_is_stored_once(monkeypatch):
     assert counts == [1 + 1 + 2 + 2 + 1 + 2, 4]
 
 
-@only_on("tensorflow", "jax", reason="PyTorch differentiates the steps of a loop itself")
+@steps_of_our_own
 def test_an_output_that_the_gradient_does_not_read_is_not_held(monkeypatch):
     held, backward = [], _Recurrence.backward
 
@@ -183,7 +186,7 @@ def test_an_output_that_the_gradient_does_not_read_is_not_held(monkeypatch):
     assert held == [[False, True]]  # the state before each step is stored, not the one after it
 
 
-@only_on("tensorflow", "jax", reason="PyTorch differentiates the steps of a loop itself")
+@steps_of_our_own
 def test_gradients_of_each_output():
     x, y = (keras.ops.array(values, "float32") for values in ([2.0, 5.0], [3.0, 7.0]))
 
@@ -201,7 +204,7 @@ def test_gradients_of_each_output():
             assert zero if right is None else numpy(gradient).tolist() == right
 
 
-@only_on("tensorflow", "jax", reason="PyTorch differentiates the steps of a loop itself")
+@steps_of_our_own
 def test_a_stored_value_passes_the_gradient_on():
     x, stored = (keras.ops.array(values, "float32") for values in ([2.0, 5.0], [100.0, 200.0]))
 
@@ -232,11 +235,10 @@ def test_second_derivatives():
     assert_all_close(second(by_ops), [numpy(x) for x in second(by_loop)])
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [(["a", "a"], "called the op 'a' twice"), ([], "did not call the ops")],
-)
-@only_on("tensorflow", "jax", reason="PyTorch differentiates the steps of a loop itself")
+@pytest.mark.parametrize(("names", "message"), [
+    (["a", "a"], "called the op 'a' twice"), ([], "did not call the ops"),
+])  # fmt: skip
+@steps_of_our_own
 def test_every_op_is_called_once(names, message):
     x = tensor(VALUES[1], "float32")
 
