@@ -41,15 +41,15 @@ from tests.helpers import (
     refusals,
 )
 from tests.helpers import MASKS as PAPER_MASKS
-from tests.oracles import attend
+from tests.layers.papers import run
+from tests.oracles import attend, luong
 
 EVERY = {
     **MECHANISMS,
     **{f"bahdanau, {name}": x for name, x in BAHDANAU.items() if name != "sparse"},
     **RECURRENT,
     "sparse windows": Mechanism(
-        LuongAttention,
-        {**LUONG["general-local-p"].options, "normalizer": "sparsemax"},
+        LuongAttention, LUONG["general-local-p"].options | {"normalizer": "sparsemax"}
     ),
 }
 FEW = ["bahdanau", "concat-local-p", "general-local-m", "vector", "past weights"]
@@ -104,19 +104,15 @@ def test_gradients_are_those_of_the_paper(name):
     def oracle(inputs, weights):
         return attend(EVERY[name].row(layer, weights), *inputs, **PAPER_MASKS)
 
-    def call(*inputs):
-        return layer(*inputs, **PAPER_MASKS, return_attention_scores=True)
-
-    assert_gradients(layer, call, inputs, oracle)
+    assert_gradients(layer, lambda *x: run(layer, *x, **PAPER_MASKS), inputs, oracle)
 
 
 @few_mechanisms
 def test_every_combination_of_masks_equals_the_oracle(name):
-    layer, query, value, key, row = given(name)
+    layer, *inputs, row = given(name)
     for combination in itertools.product(*MASKS.values()):
         masks = dict(zip(MASKS, combination, strict=True))
-        found = layer(query, value, key, **masks, return_attention_scores=True)
-        assert_all_close(found, attend(row, query, value, key, **masks))
+        assert_all_close(run(layer, *inputs, **masks), attend(row, *inputs, **masks))
 
 
 @every_mechanism
@@ -139,23 +135,18 @@ def test_masking_is_truncating_whatever_the_padding_holds(name, place):
     layer, *inputs, _ = given(name)
 
     def call(*inputs):
-        *inputs, mask = inputs
-        return layer(*inputs, value_mask=mask, return_attention_scores=True)
+        return run(layer, *inputs[:-1], value_mask=inputs[-1])
 
     assert_masking_is_truncating(layer, call, inputs, [1, 2], [place] * 3)
 
 
 @every_mechanism
 def test_masked_queries_may_hold_anything(name):
-    layer, query, value, key, row = given(name)
+    layer, query, *memory, row = given(name)
     spoiled = np.where(QUERY_MASK[..., None], query, np.nan)
-    outputs, found = gradients(
-        layer,
-        lambda *x: layer(*x, query_mask=QUERY_MASK, return_attention_scores=True),
-        (spoiled, value, key),
-    )
-    expected = attend(row, query, value, key, query_mask=QUERY_MASK)
-    assert_all_close(outputs, expected)
+    call = lambda *x: run(layer, *x, query_mask=QUERY_MASK)  # noqa: E731
+    outputs, found = gradients(layer, call, (spoiled, *memory))
+    assert_all_close(outputs, attend(row, query, *memory, query_mask=QUERY_MASK))
     assert all(np.isfinite(numpy(x)).all() for x in found)
     assert not numpy(found[0])[~QUERY_MASK].any()
 
@@ -177,51 +168,36 @@ def test_no_memory_steps_and_no_samples(name):
 def test_one_step_is_a_row_of_the_full_run(name):
     layer, query, value, key, _ = given(name)
     masks = {"query_mask": QUERY_MASK, "value_mask": VALUE_MASK, "attention_mask": OF_SAMPLES}
-    output, weights = layer(query, value, key, **masks, return_attention_scores=True)
-    memory = layer.prepare(value, key, VALUE_MASK)
-    state = None
+    whole = run(layer, query, value, key, **masks)
+    memory, state = layer.prepare(value, key, VALUE_MASK), None
     for i in range(TQ):
-        position = {"position": i} if getattr(layer, "uses_position", False) else {}
-        step_masks = {"query_mask": QUERY_MASK[:, i], "attention_mask": OF_SAMPLES[:, i]}
-        options = {"value_mask": VALUE_MASK, **step_masks, **position}
-        called = layer(query[:, i], value, key, **options, return_attention_scores=True)
-        attended = layer.attend(query[:, i], memory, state, **step_masks, **position)
-        state = attended.state
+        options = {"query_mask": QUERY_MASK[:, i], "attention_mask": OF_SAMPLES[:, i]}
+        options |= {"position": i} if getattr(layer, "uses_position", False) else {}
+        called = run(layer, query[:, i], value, key, value_mask=VALUE_MASK, **options)
+        output, state, weights = layer.attend(query[:, i], memory, state, **options)
         # A call of one step is the first step of an attention with a state.
-        for step in [(attended.output, attended.weights), *[called] * (i == 0 or state is None)]:
-            assert_close(step[0], numpy(output)[:, i])
-            assert_close(step[1], numpy(weights)[:, i])
+        for step in [(output, weights), *[called] * (i == 0 or state is None)]:
+            assert_all_close(step, [x[:, i] for x in whole])
 
 
-DROPPING = {
-    "bahdanau": functools.partial(BahdanauAttention, 17, dropout=0.4),
-    "luong": functools.partial(LuongAttention, "general", "local-p", half_width=2, dropout=0.4),
-}
-dropping = pytest.mark.parametrize("make", DROPPING.values(), ids=DROPPING)
-
-
-@dropping
-def test_dropout_is_for_training_and_the_weights_are_those_before_it(make):
-    inputs = normal(1, B, TQ, DQ, dtype="float32"), normal(2, B, TK, DV, dtype="float32")
+@pytest.mark.parametrize("make", [
+    functools.partial(BahdanauAttention, 17),
+    functools.partial(LuongAttention, "general", "local-p", half_width=2),
+], ids=["bahdanau", "luong"])  # fmt: skip
+def test_dropout(make):
+    """With unit vectors as memory, the context shows which weights were read, and their scale."""
+    query, value = normal(1, 211, TQ, DQ, dtype="float32"), np.tile(np.eye(TK), (211, 1, 1))
 
     def built():
-        layer = make(seed=3)
-        layer.build(*(x.shape for x in inputs))
+        layer = make(seed=3, dropout=0.4)
+        layer.build(query.shape, value.shape)
         return randomize(layer)
 
-    assert_dropout_is_for_training(built, inputs)
-
-
-@dropping
-def test_dropout_drops_weights_and_keeps_their_expectation(make):
-    """With unit vectors as memory, the context shows which weights were read, and their scale."""
-    layer = make(seed=3)
-    query, value = normal(1, 211, TQ, DQ, dtype="float32"), np.tile(np.eye(TK), (211, 1, 1))
-    context, weights = layer(query, value, training=True, return_attention_scores=True)
-    context, weights = numpy(context), numpy(weights)
+    context, weights = map(numpy, run(built(), query, value, training=True))
     inside = weights > 1e-6
     assert_drops(context[inside], weights[inside])
     assert np.abs(context[~inside]).max(initial=0) < 1e-5
+    assert_dropout_is_for_training(built, [query, value])
 
 
 def test_no_dropout_no_seed_generator():
@@ -234,43 +210,35 @@ def test_no_dropout_no_seed_generator():
 
 
 @keras.saving.register_keras_serializable(package="test_scoring")
-class CosineAttention(ScoringMixin):
+class Dot(ScoringMixin):
     def score(self, query, key):
-        square = [ops.sum(x**2, axis=-1, keepdims=True) for x in (query, key)]
-        query, key = (x * ops.rsqrt(y + 1e-30) for x, y in zip((query, key), square, strict=True))
         return ops.einsum("bqd,bkd->bqk", query, key)
 
 
-def cosine_row(query, keys, values, valid, allowed, position):
-    e = [k @ query / np.linalg.norm(k) / np.linalg.norm(query) for k in keys]
-    a = np.exp(e) * allowed
-    return a / a.sum() @ values, a / a.sum()
+DOT = luong({}, "dot")
 
 
 def test_a_custom_layer_needs_only_a_score(tmp_path):
     query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DQ)
-    layer = CosineAttention(dtype="float64")
-    found = layer(query, value, value_mask=VALUE_MASK, return_attention_scores=True)
-    assert_all_close(found, attend(cosine_row, query, value, value_mask=VALUE_MASK))
-
+    found = run(Dot(dtype="float64"), query, value, value_mask=VALUE_MASK)
+    assert_all_close(found, attend(DOT, query, value, value_mask=VALUE_MASK))
     ids = np.array([[3, 1, 2], [2, 5, 4]])
     words = np.array([[1, 2, 2, 3, 4, 0, 0], [5, 4, 1, 0, 0, 0, 0]])
     inputs = [keras.Input((None,), dtype="int32") for _ in range(2)]
     embed = keras.layers.Embedding(7, DQ, mask_zero=True)
-    attention = CosineAttention(dropout=0.1, seed=2, normalizer="softmax", name="cosine")
-    outputs = attention(embed(inputs[0]), embed(inputs[1]), return_attention_scores=True)
-    model = keras.Model(inputs, outputs)
+    attention = Dot(dropout=0.1, seed=2, normalizer="softmax", name="dot")
+    model = keras.Model(inputs, run(attention, *map(embed, inputs)))
     before = model.predict([ids, words], verbose=0)
-    expected = attend(cosine_row, numpy(embed(ids)), numpy(embed(words)), value_mask=words > 0)
+    expected = attend(DOT, numpy(embed(ids)), numpy(embed(words)), value_mask=words > 0)
     assert_all_close(before, expected, "float32")
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     for x, y in zip(before, loaded.predict([ids, words], verbose=0), strict=True):
         assert np.array_equal(x, y)
-    assert loaded.get_layer("cosine").get_config() == attention.get_config()
+    assert loaded.get_layer("dot").get_config() == attention.get_config()
 
 
-class Hooked(ScoringMixin):
+class Hooked(Dot):
     """Uses every hook: it triples queries, doubles keys, reverses weights and appends the query."""
 
     def project_query(self, query):
@@ -279,9 +247,6 @@ class Hooked(ScoringMixin):
     def project_key(self, key):
         self.projections = getattr(self, "projections", 0) + 1
         return 2.0 * key
-
-    def score(self, query, key):
-        return ops.einsum("bqd,bkd->bqk", query, key)
 
     def weigh(self, scores, mask):
         return ops.flip(super().weigh(scores, mask), axis=-1)
@@ -302,12 +267,11 @@ def hooked_row(query, keys, values, valid, allowed, position):
 def test_hooks():
     query, value, key = normal(1, B, TQ, DQ), normal(2, B, TK, DV), normal(3, B, TK, DQ)
     layer = Hooked(dtype="float64")
-    output, weights = layer(query, value, key, return_attention_scores=True)
-    expected = attend(hooked_row, query, value, key)
+    found, expected = run(layer, query, value, key), attend(hooked_row, query, value, key)
     assert layer.projections == 1
-    assert_all_close([output, weights], expected)
+    assert_all_close(found, expected)
     shape = layer.compute_output_shape(query.shape, value.shape, key.shape)
-    assert shape == tuple(output.shape)
+    assert shape == expected[0].shape
     memory = layer.prepare(value, key)
     for i in range(TQ):
         assert_close(layer.attend(query[:, i], memory)[0], expected[0][:, i])
@@ -316,7 +280,7 @@ def test_hooks():
 
 @pytest.mark.parametrize("fill", [1.0, np.nan])
 def test_masked_queries_give_zeros_whatever_the_last_hook_makes_of_them(fill):
-    class Shifted(CosineAttention):
+    class Shifted(Dot):
         def combine(self, query, context):
             # A masked query is zero when it comes here.
             empty = ops.all(query == 0, axis=-1, keepdims=True)
@@ -324,24 +288,11 @@ def test_masked_queries_give_zeros_whatever_the_last_hook_makes_of_them(fill):
 
     query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DQ)
     layer = Shifted(dtype="float64")
-    expected = attend(cosine_row, query, value)[0] * QUERY_MASK[..., None]
+    expected = attend(DOT, query, value)[0] * QUERY_MASK[..., None]
     assert_close(layer(query, value, query_mask=QUERY_MASK), expected)
     for i in range(TQ):
         step = layer(query[:, i], value, query_mask=QUERY_MASK[:, i])
         assert_close(step, expected[:, i])
-
-
-def test_a_layer_without_score_says_so():
-    class Forgetful(ScoringMixin):
-        pass
-
-    with pytest.raises(NotImplementedError, match=r"Forgetful must define score\(query, key\)"):
-        Forgetful()(normal(1, B, TQ, DQ), normal(2, B, TK, DQ))
-
-
-class Dot(ScoringMixin):
-    def score(self, query, key):
-        return keras.ops.matmul(query, keras.ops.transpose(key, (0, 2, 1)))
 
 
 X = np.ones((2, 3, 5), "float32")
@@ -384,25 +335,22 @@ def test_hooks_that_take_too_little_or_are_none():
           for name in ("prepare", "attend")),
     ):  # fmt: skip
         with pytest.raises(TypeError, match=message):
-            type("Mistaken", (CosineAttention,), hooks)
+            type("Mistaken", (Dot,), hooks)
 
-    class Static(ScoringMixin):
-        @staticmethod
-        def score(query, key):
-            return keras.ops.matmul(query, keras.ops.transpose(key, (0, 2, 1)))
-
-        def build(self, query_shape, value_shape):
-            super().build(query_shape, value_shape)
-
-    assert Static()(X, X).shape == X.shape
+    with pytest.raises(NotImplementedError, match=r"Forgetful must define score\(query, key\)"):
+        type("Forgetful", (ScoringMixin,), {})()(X, X)
 
 
-def test_a_subclass_may_build_alone():
-    """Without the mixin, which stores the widths of its inputs."""
+def test_other_signatures_of_hooks():
+    """Without the mixin, a `build` does not store the widths of its inputs."""
 
     class OwnBuild(Dot):
-        def build(self, query_shape, value_shape=None, key_shape=None):
+        def build(self, query_shape, value_shape):
             self.built = True
+
+        @staticmethod
+        def score(query, key):
+            return Dot.score(None, query, key)
 
     query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DQ)
     assert_close(OwnBuild()(query, value), numpy(Dot()(query, value)))
@@ -437,15 +385,11 @@ def test_the_center_of_a_window_may_have_any_dtype(dtype):
     assert_close(weights, expected, dtype if dtype != "float64" else "float32")
 
 
-class Both(Dot):
-    def combine(self, query, context):
-        return keras.ops.concatenate([query, context], axis=-1)
-
-
 STEP, NOT_BUILT = {"query": (B, DQ), "value": (B, TK, DV)}, BahdanauAttention(17, name="mine")
 test_refusals = refusals(
-    *((lambda x=x: Both()(x, x), "`combine` must return floating-point values of shape",
-       "3, 10). Override output_size") for x in (keras.Input((3, 5)), X)),
+    *((lambda x=x: type("Both", (Dot,), {"combine": Hooked.combine})()(x, x),
+       "`combine` must return floating-point values of shape", "3, 10). Override output_size")
+      for x in (keras.Input((3, 5)), X)),
     *((lambda symbolic=symbolic: BahdanauAttention(17)(
         **arguments(STEP, symbolic), use_causal_mask=True),
        "`use_causal_mask=True` needs a query of rank 3", "received one step, (2, 5)")
