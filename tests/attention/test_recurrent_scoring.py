@@ -57,7 +57,6 @@ def inputs():
 
 
 def decoded():
-    """The sequences and the memory of a decoder."""
     return normal(1, B, T, D, dtype="float32"), inputs()[1]
 
 
@@ -71,9 +70,8 @@ def called(layer):
 @pytest.mark.parametrize("training", [False, True])
 def test_advance_may_do_everything(training):
     query, value = inputs()
-    layer = Steps()
     mask = np.array([[True, True, True], [True, False, True]])
-    context = numpy(layer(query, value, query_mask=mask, training=training))
+    context = numpy(Steps()(query, value, query_mask=mask, training=training))
     for b, i, read in ((0, 0, 0), (0, 1, 1), (0, 2, 2), (1, 0, 0), (1, 2, 1)):
         assert_close(context[b, i], value[b, read + training], "float32")
     assert not context[1, 1].any()
@@ -86,10 +84,8 @@ def test_a_nested_state_in_a_decoder(options, graph):
     """The state of any nesting and dtype, and the flag of training, reach the attention."""
     import tensorflow as tf
 
-    sequences, memory = decoded()
-    layer = AttentionRNN(
-        keras.layers.GRUCell(H), Steps(), output_mode="attention", return_state=True, **options
-    )
+    (sequences, memory), options = decoded(), {"output_mode": "attention", **options}
+    layer = AttentionRNN(keras.layers.GRUCell(H), Steps(), return_state=True, **options)
     call = tf.function(layer, autograph=False) if graph else layer
     for training in (False, True):
         outputs, *_, count, last = call(sequences, memory, training=training)
@@ -172,16 +168,15 @@ class Window3(PastWeightsAttention):
 
 
 def test_a_window_masks():
-    query, value = inputs()
     layer, twin = Window3(), PastWeightsAttention()
-    _, weights = layer(query, value, return_attention_scores=True)
+    _, weights = layer(*inputs(), return_attention_scores=True)
     inside = np.abs(np.arange(TK) - np.array([[1], [2], [5]])) <= 1
-    twin.build(query.shape, value.shape)
+    twin.build(*(x.shape for x in inputs()))
     twin.set_weights(layer.get_weights())
-    _, masked = twin(query, value, return_attention_scores=True, attention_mask=inside)
+    _, masked = twin(*inputs(), return_attention_scores=True, attention_mask=inside)
     assert_close(weights, numpy(masked), "float32")
     layer.gaussian = True
-    assert_refused(lambda: layer(query, value), "Gaussian", "Window(center, half_width)")
+    assert_refused(lambda: layer(*inputs()), "Gaussian", "Window(center, half_width)")
 
 
 NEXT = "the next state must have the structure, shapes and dtypes of float32 of shape (2, 7)"
@@ -229,8 +224,7 @@ class Named(PastWeightsAttention):
     """Its state has two parts of one shape."""
 
     def initial_state(self, memory):
-        zeros = super().initial_state(memory)
-        return {"total": zeros, "last": zeros}
+        return dict.fromkeys(("total", "last"), super().initial_state(memory))
 
     def score(self, query, key, state):
         return super().score(query, key, state["total"])
@@ -240,49 +234,60 @@ class Named(PastWeightsAttention):
 
 
 def test_the_parts_of_a_state_keep_their_places():
-    query, value = inputs()
-    layer = Named()
-    layer(query, value)
-    whole = "float32 of shape (2, 7)"
+    layer, whole, past = Named(), "float32 of shape (2, 7)", zeros(TK)
+    for right in ({"last": past, "total": past}, [past, past]):
+        attended(layer, right)()
+    for wrong in ((past, past), {"total": past, "first": past}):
+        assert_refused(attended(layer, wrong), "`state` must have the structure")
     layer.next_state = lambda state, weights: (state["total"] + weights, weights)
-    assert_refused(lambda: layer(query, value), "'total'", f"received ('{whole}', '{whole}')")
+    assert_refused(lambda: layer(*inputs()), "'total'", f"received ('{whole}', '{whole}')")
     layer.next_state = lambda state, weights: {"total": weights}
-    assert_refused(lambda: layer(query, value), "the next state", f"{{'total': '{whole}'}}")
-    del layer.next_state
-    memory, zeros = layer.prepare(tensor(value)), np.zeros((B, TK), "float32")
-    for right in ({"last": zeros, "total": zeros}, [zeros, zeros]):
-        layer.attend(query[:, 0], memory, right)
-    for wrong in ((zeros, zeros), {"total": zeros, "first": zeros}):
-        assert_refused(
-            lambda x=wrong: layer.attend(query[:, 0], memory, x), "`state` must have the structure"
+    assert_refused(lambda: layer(*inputs()), "the next state", f"{{'total': '{whole}'}}")
+
+
+def attended(layer, state=None, **options):
+    """A call of `attend` with this state."""
+
+    def call():
+        query, memory = called(layer)
+        layer.attend(query[:, 0], memory, state, **options)
+
+    return call
+
+
+def decoded_from(initial_state=None, **change):
+    """A call of a decoder from another state, or a step after a change of its state."""
+
+    def call():
+        layer, (query, value) = (
+            AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention()),
+            inputs(),
         )
+        layer(query, value)
+        layer(query, value, initial_state=initial_state)
+        memory = layer.prepare(tensor(value))
+        layer.step(query[:, 0], layer.get_initial_state(memory)._replace(**change), memory)
+
+    return call
 
 
-def test_a_state_of_another_memory():
-    (query, value), layer, plain = inputs(), PastWeightsAttention(), BahdanauAttention(3)
-    _, memory = called(layer)
-    wanted = "`state` must have the structure, shapes and dtypes of float32 of shape (2, 7)"
-    for wrong, words in (
-        (np.zeros((B, TK + 1), "float32"), "float32 of shape (2, 8)"),
-        (np.zeros((B, TK), "int32"), "int32"),
-        ([np.zeros((B, TK), "float32")] * 2, "["),
-    ):
-        assert_refused(lambda x=wrong: layer.attend(query[:, 0], memory, x), wanted, words)
-    decoder = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention())
-    decoder(query, value)
-    states = [np.zeros((B, H), "float32"), np.zeros((B, TK + 1), "float32")]
-    assert_refused(
-        lambda: decoder(query, value, initial_state=states),
-        "`initial_state` must hold 1 cell state [(2, 11)], 1 attention state [(2, 7)]; "
-        "received 2, [(2, 11), (2, 8)]",
-    )
-    prepared = decoder.prepare(tensor(value))
-    state = decoder.get_initial_state(prepared)._replace(attention=None)
-    assert_refused(
-        lambda: decoder.step(query[:, 0], state, prepared), "must hold the state of the attention"
-    )
-    _, memory = called(plain)
-    assert_refused(lambda: plain.attend(query[:, 0], memory, "nonsense"), "has no state")
+def zeros(*shape):
+    return np.zeros((B, *shape), "float32")
+
+
+PAST, PLAIN = PastWeightsAttention(), BahdanauAttention(3)
+WANTED = "`state` must have the structure, shapes and dtypes of float32 of shape (2, 7)"
+test_a_state_of_another_memory = refusals(
+    (attended(PAST, zeros(TK + 1)), WANTED, "float32 of shape (2, 8)"),
+    (attended(PAST, np.zeros((B, TK), "int32")), WANTED, "int32"),
+    (attended(PAST, [zeros(TK)] * 2), WANTED, "["),
+    (attended(PLAIN, "nonsense"), "has no state"),
+    (attended(PLAIN, noise=zeros(TK)), "Leave `noise` out"),
+    (decoded_from(initial_state=[zeros(H), zeros(TK + 1)]),
+     "`initial_state` must hold 1 cell state [(2, 11)], 1 attention state [(2, 7)]; "
+     "received 2, [(2, 11), (2, 8)]"),
+    (decoded_from(attention=None), "must hold the state of the attention"),
+)  # fmt: skip
 
 
 class Noisy(PastWeightsAttention):
@@ -332,30 +337,17 @@ def test_random_numbers_of_a_step(place, inside):
 @pytest.mark.parametrize("cell", [None, keras.layers.GRUCell, AnyCell])
 def test_drawn_numbers_reach_their_steps(cell):
     numbers = normal(5, TQ, B, TK, dtype="float32")
-
-    class Given(Noisy):
-        def sample_noise(self, memory, steps):
-            assert steps == TQ
-            return ops.cast(tensor(numbers), "float32")
-
-    layer = Given() if cell is None else AttentionRNN(cell(H), Given())
+    drawn = {"sample_noise": lambda self, memory, steps: ops.cast(tensor(numbers), "float32")}
+    attention = type("Given", (Noisy,), drawn)()
+    layer = attention if cell is None else AttentionRNN(cell(H), attention)
     _, weights = layer(*inputs(), training=True, return_attention_scores=True)
-    wanted = ops.softmax(tensor(numbers.swapaxes(0, 1)))
-    np.testing.assert_allclose(numpy(weights), numpy(wanted), rtol=0, atol=1e-6)
-
-
-def test_drawn_numbers_may_be_given():
-    layer, plain = Noisy(), BahdanauAttention(3)
-    query, memory = called(layer)
-    drawn = layer.sample_noise(memory, TQ)
-    whole = layer.attend(query, memory, training=True, noise=drawn)
-    state = None
-    for n in range(TQ):
-        step = {"training": True, "noise": drawn[n]}
-        _, state, weights = layer.attend(query[:, n], memory, state, **step)
-        np.testing.assert_allclose(numpy(weights), numpy(whole.weights[:, n]), atol=1e-6)
-    query, memory = called(plain)
-    assert_refused(lambda: plain.attend(query, memory, noise=drawn), "Leave `noise` out")
+    wanted = numpy(ops.softmax(tensor(numbers.swapaxes(0, 1))))
+    np.testing.assert_allclose(numpy(weights), wanted, rtol=0, atol=1e-6)
+    if cell is None:  # numbers may be given
+        query, memory = called(layer)
+        for n in range(TQ):
+            found = layer.attend(query[:, n], memory, training=True, noise=tensor(numbers)[n])
+            np.testing.assert_allclose(numpy(found.weights), wanted[:, n], rtol=0, atol=1e-6)
 
 
 class Diagonal(PastWeightsAttention):
