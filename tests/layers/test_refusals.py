@@ -177,7 +177,6 @@ WRONG_CALLS = {
     ],
 }
 KINDS = {"story": "integer ids", "question": "integer ids"}
-every_call = pytest.mark.parametrize("name", CALLS)
 
 
 def fresh_and_built(name):
@@ -216,16 +215,6 @@ def test_wrong_calls(name, given, fragments):
         assert_refused(call, layer.name, *words, f"received {received}", *more)
 
 
-@every_call
-def test_a_list_of_tensors(name):
-    shapes = CALLS[name][1]
-    first = next(iter(shapes))
-    for layer, symbolic in fresh_and_built(name):
-        inputs = [*arguments(shapes, symbolic).values()] * 2
-        wanted = f"`{first}` must be", "received [", f"Call layer({first}"
-        assert_refused(functools.partial(layer, inputs), layer.name, *wanted)
-
-
 FLOATS = [(name, x) for name, (_, shapes) in CALLS.items() if name != "network" for x in shapes]
 
 
@@ -241,11 +230,3 @@ def test_features_are_known_and_those_the_layer_was_built_for(name, argument):
     call = functools.partial(make(), **arguments({**shapes, argument: (*steps, None)}, True))
     unknown = f"`{argument}` must be floating-point", "None). Give the features to keras.Input."
     assert_refused(call, *unknown)
-
-
-@pytest.mark.parametrize("name", ["pooling", "hierarchical", "flow"])
-def test_shapes_that_do_not_fit_have_no_output_shape(name):
-    shape = {"pooling": (B, D), "hierarchical": (B, W, D), "flow": (B, TK, D)}[name]
-    wanted = "must be floating-point, of shape ("
-    assert_refused(lambda: CALLS[name][0]().compute_output_shape(shape), wanted)
-    assert_refused(lambda: CALLS[name][0]().build((*shape[:-1], None)), wanted)
