@@ -14,45 +14,26 @@ from tests.helpers import DK, DQ, DV, TK, TQ, B, arguments, assert_refused, refu
 
 OPTIONS = {
     ka.LuongAttention: {},
-    ka.BiDAFAttentionFlow: {},
     ka.MemoryHop: {},
     ka.MemoryNetwork: {"vocabulary_size": 9, "units": 4},
     ka.RETAIN: {"units": 3, "classes": 2},
-    ka.FeatureAttention: {"cell": layers.GRUCell(3), "units": 3},
     ka.MultiHead: {"attention": ka.BahdanauAttention(3), "num_heads": 2},
 }
-SIZES = {
-    "units": [
-        ka.BahdanauAttention, ka.AttentionPooling, ka.HierarchicalAttention, ka.TargetAttention,
-        ka.RETAIN, ka.FeatureAttention, ka.MemoryNetwork, ka.GMMAttention,
-        ka.DynamicConvolutionAttention],
-    "filters": [ka.DynamicConvolutionAttention],
-    "kernel_size": [ka.DynamicConvolutionAttention],
-    "prior_length": [ka.DynamicConvolutionAttention],
-    "vocabulary_size": [ka.MemoryNetwork],
-    "hops": [ka.MemoryNetwork],
-    "memory_size": [ka.MemoryNetwork],
-    "rows": [ka.AttentionPooling],
-    "components": [ka.GMMAttention],
-    "classes": [ka.RETAIN],
-    "num_heads": [ka.MultiHead],
-    "half_width": [ka.LuongAttention],
-}  # fmt: skip
-# These may be None.
-OPTIONAL = [
-    (ka.LuongAttention, "units"),
-    (ka.HierarchicalAttention, "sentence_units"),
-    (ka.LocationSensitiveAttention, "half_width"),
-    (ka.MonotonicAttention, "chunk_size"),
-]
 INTEGER, LEAST, ZERO = "a positive integer", "a number of at least 0.001", "a number of at least 0"
 RATE, SWITCH = "a number in [0, 1)", "must be True or False"
 SOFTMAX, ANY = "must be one of 'softmax'", "must be one of 'softmax', 'sparsemax', 'entmax15'"
 ENCODING, MONOTONIC = "position_encoding", (ka.MonotonicAttention, ka.StepwiseMonotonicAttention)
 WRONG_OPTIONS = [
     *((ka.BahdanauAttention, "units", x, INTEGER) for x in (0, -1, 2.0, True, "7", (3,))),
-    *((kind, name, None, INTEGER) for name, kinds in SIZES.items() for kind in kinds),
-    *((kind, name, 0, INTEGER) for kind, name in OPTIONAL),
+    (ka.MultiHead, "num_heads", None, INTEGER),
+    (ka.MemoryNetwork, "hops", None, INTEGER),
+    (ka.RETAIN, "classes", None, INTEGER),
+    (ka.DynamicConvolutionAttention, "prior_length", None, INTEGER),
+    # These may be None.
+    (ka.LuongAttention, "units", 0, INTEGER),
+    (ka.HierarchicalAttention, "sentence_units", 0, INTEGER),
+    (ka.LocationSensitiveAttention, "half_width", 0, INTEGER),
+    (ka.MonotonicAttention, "chunk_size", 0, INTEGER),
     *((ka.BahdanauAttention, "dropout", x, RATE) for x in (-0.1, 1.0, True, "a")),
     *((x, "dropout", 1.0, RATE) for x in (ka.AttentionPooling, ka.HierarchicalAttention)),
     *((x, "normalizer", "relu", ANY) for x in (ka.BahdanauAttention, ka.LuongAttention)),
@@ -186,15 +167,10 @@ def fresh_and_built(name):
     return [(make(), True), (make(), False), (built, True), (built, False)]
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "fragments"),
-    [
-        pytest.param(name, x[0], x[1:], id=f"{name}, {x[0]}")
-        for names, calls in WRONG_CALLS.items()
-        for name in names
-        for x in calls
-    ],
-)
+@pytest.mark.parametrize(("name", "given", "fragments"), [
+    pytest.param(name, x[0], x[1:], id=f"{name}, {x[0]}")
+    for names, calls in WRONG_CALLS.items() for name in names for x in calls
+])  # fmt: skip
 def test_wrong_calls(name, given, fragments):
     """On arrays and on symbols, of a layer that is built and of one that is not."""
     argument, shape = next(iter(given.items()))
