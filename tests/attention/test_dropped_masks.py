@@ -59,13 +59,15 @@ def test_a_dropped_mask_is_noticed(name):
         call(query(), memory, None)
 
 
-def test_a_masking_layer_marks_too():
+def test_a_masking_layer_marks_too_and_an_encoder_may_be_a_model():
     inputs = keras.Input((None, 4))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*does not support masking")
         memory = gru(drops=True)(layers.Masking(name="missing")(inputs))
-    with pytest.warns(UserWarning, match="of 'missing'"):
-        CALLS["value"](query(), memory, None)
+    encoder = keras.Model(inputs, memory, name="reader")
+    for memory in (memory, encoder(keras.Input((None, 4)))):
+        with pytest.warns(UserWarning, match="such as 'encoder' do not .* of 'missing'"):
+            CALLS["value"](query(), memory, None)
 
 
 def test_default_names_are_not_used_up():
@@ -119,9 +121,3 @@ NO_REASON = {
 def test_no_reason_to_warn(name):
     """Padding may be there, is hidden in another way, or has a mask that would not fit."""
     NO_REASON[name]()
-
-
-def test_an_encoder_may_be_a_model():
-    encoder = keras.Model(*encoded(layers.Embedding(5, 4, mask_zero=True)), name="reader")
-    with pytest.warns(UserWarning, match="such as 'encoder' do not propagate"):
-        ka.AttentionPooling(3)(encoder(keras.Input((None,), dtype="int32")))

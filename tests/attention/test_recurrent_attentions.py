@@ -23,6 +23,7 @@ from tests.helpers import (
     numpy,
     randomize,
 )
+from tests.layers.papers import run
 
 FEW = "location", "forward, agent", "gmm V2b"  # weights, a pair, and centres as states
 few_mechanisms = pytest.mark.parametrize("name", fast(RECURRENT, FEW))
@@ -32,10 +33,7 @@ few_mechanisms = pytest.mark.parametrize("name", fast(RECURRENT, FEW))
 def test_a_memory_without_a_valid_step(name):
     layer, inputs = RECURRENT[name].built(), RECURRENT[name].tensors("float32")
     mask = np.array([[False] * TK, [True] * TK])
-
-    def call(*inputs):
-        return layer(*inputs, value_mask=mask, return_attention_scores=True)
-
+    call = lambda *x: run(layer, *x, value_mask=mask)  # noqa: E731
     (output, weights), found = gradients(layer, call, inputs)
     assert not numpy(output)[0].any()
     assert not numpy(weights)[0].any()
@@ -51,7 +49,7 @@ def test_a_window_at_inference():
     for x in (layer, free):
         x.build(*(x.shape for x in inputs))
         randomize(x)
-    output, weights = layer(*inputs, return_attention_scores=True)
+    output, weights = run(layer, *inputs)
     assert (numpy(weights)[:, 0] > 0).all()
     assert_close(layer(*inputs, training=True), numpy(free(*inputs)))
     assert np.abs(numpy(output) - numpy(free(*inputs))).max() > 1e-3
@@ -98,14 +96,11 @@ def test_a_window_never_loses_its_place(name):
 
 @pytest.mark.parametrize("name", RECURRENT)
 def test_after_a_step_that_may_read_nothing_the_next_reads_on(name):
-    mechanism = RECURRENT[name]
-    layer = mechanism.built(dtype="float64")
+    layer, (query, *memory) = RECURRENT[name].built(dtype="float64"), RECURRENT[name].tensors()
     mask = np.ones((B, TQ, TK), bool)
     mask[:, 1] = False
-    inputs = mechanism.tensors()
-    _, weights = layer(*inputs, attention_mask=mask, return_attention_scores=True)
-    without = [inputs[0][:, ::2], *inputs[1:]]
-    _, expected = layer(*without, return_attention_scores=True)
+    _, weights = run(layer, query, *memory, attention_mask=mask)
+    _, expected = run(layer, query[:, ::2], *memory)
     assert not numpy(weights)[:, 1].any()
     assert_close(weights[:, ::2], numpy(expected))
 

@@ -29,6 +29,7 @@ from tests.helpers import (
     numpy,
     randomize,
 )
+from tests.layers.papers import run
 from tests.oracles import attend
 
 LOCAL = [name for name in LUONG if "local" in name]
@@ -60,16 +61,12 @@ def test_equals_the_paper(name, dtype):
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.each_value
 def test_gradients_are_those_of_the_paper(name):
-    mechanism = CASES[name]
-    layer = mechanism.built(dtype="float64")
+    layer, inputs = CASES[name].built(dtype="float64"), CASES[name].tensors()
 
     def oracle(inputs, weights):
-        return attend(mechanism.row(layer, weights), *inputs, value_mask=VALUE_MASK)
+        return attend(CASES[name].row(layer, weights), *inputs, value_mask=VALUE_MASK)
 
-    def call(*inputs):
-        return layer(*inputs, value_mask=VALUE_MASK, return_attention_scores=True)
-
-    assert_gradients(layer, call, mechanism.tensors(), oracle)
+    assert_gradients(layer, lambda *x: run(layer, *x, value_mask=VALUE_MASK), inputs, oracle)
 
 
 @in_both_ways
@@ -80,7 +77,7 @@ def test_a_window_reaches_the_last_word_behind_holes():
     layer.position_kernel.assign(np.eye(DQ))
     layer.position_vector.assign(np.full(DQ, 1e3))
     query, value, mask = np.ones((1, 1, DQ)), np.zeros((1, 40, DQ)), np.arange(40)[None] % 2 == 0
-    _, weights = layer(query, value, value_mask=mask, return_attention_scores=True)
+    _, weights = run(layer, query, value, value_mask=mask)
     assert np.flatnonzero(numpy(weights)).tolist() == [38]
 
 
@@ -94,25 +91,21 @@ def test_windows_over_masks_with_holes(name, valid, half_width):
     mechanism = Mechanism(LuongAttention, {**LUONG[name].options, "half_width": half_width})
     layer, mask = mechanism.built(dtype="float64"), np.zeros((B, TK), bool)
     mask[0, valid] = mask[1] = True
-    query, value, key = mechanism.tensors()
-    results = layer(query, value, key, value_mask=mask, return_attention_scores=True)
-    assert_all_close(results, attend(mechanism.row(layer), query, value, key, value_mask=mask))
+    found = run(layer, *mechanism.tensors(), value_mask=mask)
+    expected = attend(mechanism.row(layer), *mechanism.tensors(), value_mask=mask)
+    assert_all_close(found, expected)
 
 
 @in_both_ways
 @pytest.mark.parametrize("score", ["general", "location"])
 def test_each_sample_of_a_step_has_its_position(score):
     mechanism = LUONG[f"{score}-local-m"]
-    layer = mechanism.built(dtype="float64")
-    query, value, key = mechanism.tensors()
-    _, weights = layer(query, value, key, return_attention_scores=True)
-    memory = layer.prepare(value, key)
+    layer, (query, value, key) = mechanism.built(dtype="float64"), mechanism.tensors()
+    weights, memory = numpy(run(layer, query, value, key)[1]), layer.prepare(value, key)
+    step, rows = query[[0, 1], [2, 0]], weights[[0, 1], [2, 0]]
     for position in (np.array([2, 0]), keras.ops.convert_to_tensor([2, 0])):
-        rows = np.stack([numpy(weights)[0, 2], numpy(weights)[1, 0]])
-        step = np.stack([query[0, 2], query[1, 0]])
         assert_close(layer.attend(step, memory, position=position).weights, rows)
-        called = layer(step, value, key, position=position, return_attention_scores=True)
-        assert_close(called[1], rows)
+        assert_close(run(layer, step, value, key, position=position)[1], rows)
     far = layer.attend(query[:, 0], memory, position=1000).weights
     assert_close(far, numpy(layer.attend(query[:, 0], memory, position=TK - 1).weights))
 
@@ -126,18 +119,12 @@ def test_location_reads_no_further_than_max_length():
     layer.build((None, None, DQ), (None, None, DV))
     row = Mechanism(LuongAttention, {"score_mode": "location"}).row(randomize(layer))
     query, value, _ = LUONG["location-global"].tensors()
-    first = 1
-    mask = np.tile(np.arange(TK) >= first, (B, 1))
+    mask, reach = np.tile(np.arange(TK) >= 1, (B, 1)), slice(1, 5)
     sizes = [tf.TensorSpec((None, None, n), "float64") for n in (DQ, DV)]
     signature = [*sizes, tf.TensorSpec((None, None), "bool")]
-    run = tf.function(
-        lambda q, v, m: layer(q, v, value_mask=m, return_attention_scores=True), signature
-    )
-    output, weights = run(query, value, mask)
-    reach = slice(first, first + 4)
-    expected = attend(row, query, value[:, reach])
-    assert_close(output, expected[0])
-    assert_close(weights[:, :, reach], expected[1])
+    graph = tf.function(lambda q, v, m: run(layer, q, v, value_mask=m), signature)
+    output, weights = graph(query, value, mask)
+    assert_all_close([output, weights[:, :, reach]], attend(row, query, value[:, reach]))
     assert_close(ops.sum(weights, -1), np.ones((B, TQ)))
 
 

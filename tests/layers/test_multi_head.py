@@ -7,7 +7,6 @@ from keras import ops
 
 import keras_attention as ka
 from tests import oracles
-from tests.backends import tensor
 from tests.helpers import (
     DK,
     DQ,
@@ -18,6 +17,7 @@ from tests.helpers import (
     TQ,
     B,
     Heads,
+    assert_all_close,
     assert_close,
     assert_gradients,
     assert_steps_equal_the_call,
@@ -26,6 +26,7 @@ from tests.helpers import (
     numpy,
     refusals,
 )
+from tests.layers.papers import run
 
 SEQUENCES, MEMORY = (normal(n, B, *x, dtype="float32") for n, x in ((1, (5, 3)), (2, (TK, DV))))
 every_mechanism = pytest.mark.parametrize("name", HEADS)
@@ -43,19 +44,14 @@ def test_gradients_are_those_of_the_paper(heads):
     def oracle(inputs, weights):
         return oracles.attend(heads.row(layer, weights), *inputs, **MASKS)
 
-    def call(*inputs):
-        return layer(*inputs, **MASKS, return_attention_scores=True)
-
-    assert_gradients(layer, call, inputs, oracle)
+    assert_gradients(layer, lambda *x: run(layer, *x, **MASKS), inputs, oracle)
 
 
 @every_mechanism
 def test_the_weights_are_the_mean_of_those_of_the_heads(name):
-    layer, inputs = HEADS[name].built(dtype="float64"), map(tensor, HEADS[name].tensors())
-    query, value, key = inputs
-    mask = tensor(MASKS["value_mask"])
-    _, expected = layer(query, value, key, value_mask=mask, return_attention_scores=True)
-    memory, state = layer.prepare(value, key, mask), None
+    layer, (query, value, key) = HEADS[name].built(dtype="float64"), HEADS[name].tensors()
+    _, expected = run(layer, query, value, key, value_mask=MASKS["value_mask"])
+    memory, state = layer.prepare(value, key, MASKS["value_mask"]), None
     for i in range(TQ):
         options = {"position": i} if layer.uses_position else {}
         of_heads = layer.head_weights(query[:, i], memory, state, **options)
@@ -153,14 +149,11 @@ class Altered(ka.MultiHead):
 
 def test_the_loss_on_the_weights_is_that_of_their_mean():
     one = ka.CoverageAttention(17, loss_weight=0.5)
-    for kind, loss in (
-        (ka.MultiHead, lambda x: one.sequence_loss(x, None, None)),
-        (Altered, ops.sum),
-    ):
+    for kind in (ka.MultiHead, Altered):
         layer = kind(ka.CoverageAttention(17, loss_weight=0.5), 3)
-        _, weights = layer(SEQUENCES, MEMORY, return_attention_scores=True)
-        assert len(layer.losses) == 1
-        assert_close(layer.losses[0], numpy(loss(weights)), "float32")
+        _, weights = run(layer, SEQUENCES, MEMORY)
+        expected = ops.sum(weights) if kind is Altered else one.sequence_loss(weights, None, None)
+        assert_all_close(layer.losses, [expected], "float32")
 
 
 @pytest.mark.parametrize("options", [{"query": "previous"}, {"input_feeding": True}])
@@ -173,10 +166,9 @@ def test_a_decoder_uses_the_combine_of_a_subclass(options):
 
 def test_the_weights_of_each_head_in_a_decoder():
     """A GRU has the query of a step, its last state, among its outputs."""
-    decoder = ka.AttentionRNN(
-        keras.layers.GRUCell(11), ka.MultiHead(ka.LocationSensitiveAttention(7), 3)
-    )
-    outputs, weights = decoder(SEQUENCES, MEMORY, return_attention_scores=True)
+    heads = ka.MultiHead(ka.LocationSensitiveAttention(7), 3)
+    decoder = ka.AttentionRNN(keras.layers.GRUCell(11), heads)
+    outputs, weights = run(decoder, SEQUENCES, MEMORY)
     queries = np.concatenate([np.zeros((B, 1, 11)), numpy(outputs)[:, :-1]], 1).astype("float32")
     of_heads = decoder.attention.head_weights(queries, decoder.prepare(MEMORY))
     assert_close(weights, numpy(of_heads).mean(1), "float32")
@@ -185,21 +177,17 @@ def test_the_weights_of_each_head_in_a_decoder():
 QUERY, VALUE = np.ones((B, DQ)), np.ones((B, TK, DV))
 
 
-def built(attention):
-    layer = ka.MultiHead(attention, 3)
-    layer(QUERY, VALUE)
-    return layer, layer.prepare(VALUE)
+def with_state(method, attention):
+    """A call of a method with a state that does not fit."""
+
+    def call():
+        layer = ka.MultiHead(attention, 3)
+        layer(QUERY, VALUE)
+        getattr(layer, method)(QUERY, layer.prepare(VALUE), [np.zeros((B, TK), "float32")] * 2)
+
+    return call
 
 
-def attend(layer, memory, state):
-    return layer.attend(QUERY, memory, state)
-
-
-def head_weights(layer, memory, state):
-    return layer.head_weights(QUERY, memory, state)
-
-
-WRONG = [np.zeros((B, TK), "float32")] * 2
 test_refusals = refusals(
     (lambda: ka.MultiHead(None, 2), "`attention`", "built on ScoringMixin", "received None"),
     (lambda: ka.MultiHead(ka.BahdanauAttention, 2), "`attention`", "BahdanauAttention(...)"),
@@ -214,9 +202,9 @@ test_refusals = refusals(
      "`num_heads`", "features of `value`", "num_heads=4, and 3 features"),
     (lambda: ka.MultiHead(ka.MemoryHop(), 2)(QUERY, VALUE[..., :5]),
      "a head reads 3 of the 5 features", "head_0: `value` must be", "has 5 features"),
-    *((lambda call=call: call(*built(ka.LocationSensitiveAttention(7)), WRONG), "`state`", "shapes")
-      for call in (attend, head_weights)),
-    (lambda: head_weights(*built(ka.BahdanauAttention(7)), WRONG), "no state", "Leave `state`"),
+    (with_state("attend", ka.LocationSensitiveAttention(7)), "`state`", "shapes"),
+    (with_state("head_weights", ka.LocationSensitiveAttention(7)), "`state`", "shapes"),
+    (with_state("head_weights", ka.BahdanauAttention(7)), "no state", "Leave `state`"),
 )  # fmt: skip
 
 
