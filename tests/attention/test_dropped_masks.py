@@ -65,9 +65,9 @@ def test_a_masking_layer_marks_too_and_an_encoder_may_be_a_model():
         warnings.filterwarnings("ignore", message=".*does not support masking")
         memory = gru(drops=True)(layers.Masking(name="missing")(inputs))
     encoder = keras.Model(inputs, memory, name="reader")
-    for memory in (memory, encoder(keras.Input((None, 4)))):
+    for encoded in (memory, encoder(keras.Input((None, 4)))):
         with pytest.warns(UserWarning, match="such as 'encoder' do not .* of 'missing'"):
-            CALLS["value"](query(), memory, None)
+            CALLS["value"](query(), encoded, None)
 
 
 def test_default_names_are_not_used_up():

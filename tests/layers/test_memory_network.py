@@ -18,6 +18,7 @@ from tests.helpers import (
     randomize,
     weight_arrays,
 )
+from tests.layers.papers import run
 from tests.oracles import memory_network
 
 every_tying = pytest.mark.parametrize("tying", ["adjacent", "layerwise"])
@@ -49,10 +50,6 @@ def told():
     story[0, 1, :2] = story[0, 2, 3:] = story[0, 4, 1:4] = story[1, 5, 1:] = 0
     story[1, 0, [0, 2]] = question[0, 7:] = question[1, [0, 4]] = 0
     return story, question
-
-
-def run(layer, story, question):
-    return list(layer(story, question, return_attention_scores=True))
 
 
 def paper(layer, story, question, linear=False, weights=None):

@@ -23,7 +23,6 @@ from tests.helpers import (
     assert_all_close,
     assert_close,
     assert_gradients,
-    assert_steps_equal_the_call,
     gradients,
     normal,
     numpy,
@@ -31,6 +30,7 @@ from tests.helpers import (
     refusals,
     weight_arrays,
 )
+from tests.layers.papers import run
 from tests.seq2seq.cases import TARGETS
 from tests.seq2seq.test_one_path import BOTH, TwoMemories
 
@@ -92,20 +92,13 @@ def side_by_side(weights):
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.each_value
 def test_equals_the_loop(name, dtype, jit):
-    layer = SOURCES[name].make(dtype)
-    layer.build((B, T, D), [x.shape for x in memories()], [x.shape for x in memories(sizes=DK)])
+    query, *both = normal(1, B, T, D, dtype=dtype), memories(dtype), memories(dtype, DK, 3)
+    layer, masks = SOURCES[name].make(dtype), {"query_mask": QUERY_MASK}
+    layer.build(query.shape, *([x.shape for x in xs] for xs in both))
     randomize(layer)
-    query, values, keys = normal(1, B, T, D, dtype=dtype), memories(dtype), memories(dtype, DK, 3)
-    masks = {"query_mask": QUERY_MASK}
-
-    def call(query, values, keys):
-        return layer(query, values, keys, value_mask=HOLES, **masks, return_attention_scores=True)
-
-    output, weights = compiled(call, jit)(
-        tensor(query), *(list(map(tensor, x)) for x in (values, keys))
-    )
-    joined = oracles.blocks(values), oracles.blocks(keys)
-    row = SOURCES[name].row(layer, keys=DK)
+    call = compiled(lambda *x: run(layer, *x, value_mask=HOLES, **masks), jit)
+    output, *weights = call(tensor(query), *(list(map(tensor, x)) for x in both))
+    row, joined = SOURCES[name].row(layer, keys=DK), map(oracles.blocks, both)
     expected = oracles.attend(row, query, *joined, value_mask=JOINED, **masks)
     assert dtypes(output, *weights) == [dtype] * 3
     assert_close(output, expected[0], dtype, before=1)
@@ -121,11 +114,11 @@ PAIRS = np.random.default_rng(1).random((B, T, STEPS[0])) < 0.5
 ])  # fmt: skip
 def test_each_attention_gets_its_own_masks(masks):
     layer, query, values = SOURCES["contents"].make(), normal(1, B, T, D), memories()
-    output, weights = layer(query, values, **masks, return_attention_scores=True)
+    output, *weights = run(layer, query, values, **masks)
     for n, one in enumerate(layer.attentions):
         own = {name: x if x is True else x[n] for name, x in masks.items()}
-        expected = one(query, values[n], **own, return_attention_scores=True)
-        assert_all_close([output[..., 13 * n : 13 + 2 * n], weights[n]], expected)
+        found = [output[..., 13 * n : 13 + 2 * n], weights[n]]
+        assert_all_close(found, run(one, query, values[n], **own))
     step = layer(query[:, 2], values, attention_mask=[PAIRS[:, 2], None])
     own = layer.attentions[0](query[:, 2], values[0], attention_mask=PAIRS[:, 2])
     assert_close(step[:, :13], numpy(own))
@@ -145,8 +138,7 @@ def test_gradients_are_those_of_the_loop(sources):
     masks = [np.array([[1, 0, 1, 1, 1], [0, 1, 1, 1, 0]], bool), np.array([[1, 1], [0, 1]], bool)]
 
     def call(query, *values):
-        options = {"value_mask": masks, "return_attention_scores": True}
-        return tree.flatten(layer(query, list(values), **options))
+        return run(layer, query, list(values), value_mask=masks)
 
     def oracle(inputs, weights):
         query, *values = inputs
@@ -185,8 +177,7 @@ def looped(name, decoder, sequences, values, **masks):
 def test_a_decoder_equals_the_loop_as_a_whole_and_step_by_step(name, options):
     decoder, sequences, values = built(name, options), normal(1, B, T, D), memories()
     inputs, masks = (sequences, values), {"sequences_mask": QUERY_MASK}
-    options = {"memory_mask": HOLES, "return_attention_scores": True}
-    found, weights = decoder(*inputs, **masks, **options)
+    found, *weights = run(decoder, *inputs, **masks, memory_mask=HOLES)
     expected = looped(name, decoder, *inputs, **masks, memory_mask=JOINED)
     assert_all_close([found, side_by_side(weights)], expected)
     expected = looped(name, decoder, *inputs, memory_mask=JOINED)
@@ -207,8 +198,7 @@ def test_nan_under_the_masks_changes_neither_outputs_nor_gradients(name, options
     decoder, sequences = built(name, options), normal(1, B, T, D)
 
     def call(sequences, *values):
-        options = {"return_attention_scores": True, "training": True}
-        return tree.flatten(decoder(sequences, list(values), memory_mask=HOLES, **options))
+        return run(decoder, sequences, list(values), memory_mask=HOLES, training=True)
 
     spoiled = [np.where(m[..., None], x, np.nan) for x, m in zip(memories(), HOLES, strict=True)]
     outputs, found = gradients(decoder, call, (sequences, *memories()))
@@ -226,8 +216,7 @@ def test_the_gradient_of_training_is_that_of_the_backend(name, options):
         decoder = built(name, options, cell)
 
         def call(sequences, *values, decoder=decoder):
-            options = {"return_attention_scores": True, "training": False, "memory_mask": HOLES}
-            return tree.flatten(decoder(sequences, list(values), **options))
+            return run(decoder, sequences, list(values), memory_mask=HOLES, training=False)
 
         outputs, of = gradients(decoder, call, (normal(1, B, T, D), *memories()))
         found.append([*outputs, *of])
@@ -276,17 +265,6 @@ def test_a_decoder_resumes_with_the_states_of_all_attentions():
     assert decoder.get_initial_state(decoder.prepare(values)).attention[0] is None
 
 
-def test_a_stack_attends_to_several_memories():
-    rnns = [keras.layers.GRU(n, return_sequences=True) for n in (7, 11)]
-    decoder = ka.DecoderStack(rnns, SOURCES["a state"].make("float32"))
-    sequences, values = normal(1, B, T, D, dtype="float32"), memories("float32")
-    masks = {"sequences_mask": QUERY_MASK, "memory_mask": HOLES}
-    _, weights = decoder(sequences, values, **masks, return_attention_scores=True)
-    assert [x.shape for x in weights] == [(B, T, n) for n in STEPS]
-    assert not np.any(side_by_side(weights)[~QUERY_MASK])
-    assert_steps_equal_the_call(randomize(decoder), sequences, values, HOLES)
-
-
 @pytest.mark.parametrize("inside", [False, True])
 def test_each_attention_drops_its_own_memory_steps(inside):
     layer = ka.MultiSource([ka.BahdanauAttention(7, dropout=0.5, seed=n) for n in (1, 2)])
@@ -309,7 +287,7 @@ def test_the_losses_of_all_attentions_are_added():
     layer = ka.MultiSource([one, ka.BahdanauAttention(7), other])
     query, values = normal(1, B, T, D), [*memories(), memories()[0]]
     masks = [*HOLES, None]
-    _, weights = layer(query, values, value_mask=masks, return_attention_scores=True)
+    _, *weights = run(layer, query, values, value_mask=masks)
     expected = [layer.attentions[n].sequence_loss(weights[n], None, masks[n]) for n in (0, 2)]
     assert len(layer.losses) == 1
     assert_close(layer.losses[0], numpy(expected[0] + expected[1]), "float32")

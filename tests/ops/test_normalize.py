@@ -74,19 +74,6 @@ def test_a_valid_score_that_is_no_number_is_not_hidden(name, bad):
     assert not weights[1].any()
 
 
-def test_entmax15_lies_between():
-    """Between softmax and sparsemax: two scores, whose larger weight has a closed form."""
-    difference = np.linspace(0, 3, 31)
-    scores = tensor(np.stack([difference, 0 * difference], -1))
-    # With t = d / 2: the larger weight is ((t + sqrt(2 - t^2)) / 2)^2, and 1 from t = 1 on.
-    t = np.minimum(difference / 2, 1)
-    larger = ((t + np.sqrt(2 - t**2)) / 2) ** 2
-    assert_close(masked_entmax15(scores), np.stack([larger, 1 - larger], -1))
-    soft, sparse = numpy(masked_softmax(scores)), numpy(masked_sparsemax(scores))
-    assert (soft[1:, 0] < larger[1:]).all()
-    assert (larger[1:] <= sparse[1:, 0]).all()
-
-
 def test_sigmoids_far_from_zero_are_a_softmax_or_a_mean():
     scores = normal(3, 2, 7)
     assert_close(masked_sigmoid(tensor(scores - 30)), numpy(masked_softmax(tensor(scores))))

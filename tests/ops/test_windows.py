@@ -13,7 +13,6 @@ from keras_attention.ops.windows.gathered import GATHERED
 from keras_attention.ops.windows.looped import LOOPED
 from keras_attention.ops.windows.positions import (
     sentence_span,
-    window_positions,
 )
 from tests import fast
 from tests.backends import dtypes, gradients_by, on_tensorflow, tensor
@@ -46,17 +45,6 @@ def test_sentence_span():
     assert numpy(start).tolist() == [0, 0, 0, 0]
     assert numpy(size).tolist() == [5, 5, 5, 5]
     assert dtypes(start, size) == ["float64", "float64"]
-
-
-def test_window_positions():
-    center = ops.convert_to_tensor([[0.0, 2.9, 6.0, 7.0]])
-    position, inside = (numpy(x) for x in window_positions(center, 2, 7))
-    inside = inside.astype(bool)
-    found = [x[valid].tolist() for x, valid in zip(position[0], inside[0], strict=True)]
-    assert found == [[0, 1, 2], [0, 1, 2, 3, 4], [4, 5, 6], [5, 6]]
-    assert inside[0].argmax(-1).tolist() == [2, 0, 0, 0]
-    assert position.min() >= 0
-    assert position.max() <= 6
 
 
 def inputs_of(name):
