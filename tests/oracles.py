@@ -288,17 +288,18 @@ def attention_flow(
     first = weights.get("context_vector", np.zeros(size))
     vector = np.concatenate([first, weights["query_vector"], weights["product_vector"]])
     scores = trilinear_scores(context, query, vector)
-    normalize, merged, best = NORMALIZERS[normalizer], [], np.zeros(len(context))
-    a, known = np.zeros((len(context), len(query))), np.zeros(len(context), bool)
-    for t in np.flatnonzero(_valid(context_mask, len(context)) & any(asked)):
-        best[t], known[t] = max(scores[t, asked]), True
+    normalize, words = NORMALIZERS[normalizer], _valid(context_mask, len(context))
+    a, best = np.zeros((len(context), len(query))), np.zeros(len(context))
+    merged = np.zeros((len(context), (3 + query_to_context) * size))
+    for t in np.flatnonzero(words & any(asked)):
+        best[t] = max(scores[t, asked])
         a[t] = normalize(scores[t], asked) if context_to_query else asked / sum(asked)
-    b = normalize(best, known)
+    b = normalize(best, words & any(asked))
     summary = _read(b, context)
-    for h, row, valid in zip(context, a, _valid(context_mask, len(context)), strict=True):
-        attended = _read(row, query)
+    for t in np.flatnonzero(words):
+        h, attended = context[t], _read(a[t], query)
         parts = [h, attended, h * attended, *[h * summary] * query_to_context]
-        merged.append(np.concatenate(parts) * valid)
+        merged[t] = np.concatenate(parts)
     return merged, a, *[b] * query_to_context
 
 
