@@ -31,8 +31,8 @@ def among_valid(normalize):
 
 @among_valid
 def masked_softmax(scores):
-    total = sum(math.exp(e - max(scores)) for e in scores)
-    return [math.exp(e - max(scores)) / total for e in scores]
+    terms = [math.exp(e - max(scores)) for e in scores]
+    return [x / sum(terms) for x in terms]
 
 
 @among_valid
@@ -57,7 +57,7 @@ def masked_entmax15(scores):
 
 @among_valid
 def masked_hardmax(scores):
-    return [float(j == int(np.argmax(scores))) for j in range(len(scores))]
+    return np.eye(len(scores))[np.argmax(scores)]
 
 
 @among_valid

@@ -91,7 +91,7 @@ def test_hardmax_passes_the_gradient_of_the_softmax():
     assert found[0].any()
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 17, 1000])
+@pytest.mark.parametrize("size", [1, 2, 3, 17, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("name", ["sparsemax", "entmax15"])
 @pytest.mark.each_value
