@@ -373,31 +373,31 @@ def make_model(attention=None, head=None):
 
 
 def test_what_is_behind_the_masks_of_a_model_does_not_count():
-    model, wide = (
-        make_model(),
-        [np.pad(x, [(0, 0), (0, n)]) for n, x in zip((2, 3), BOTH, strict=True)],
-    )
-    found, expected = (model.log_probability(x, TARGETS) for x in (tuple(wide), BOTH))
+    wide = tuple(np.pad(x, [(0, 0), (0, n)]) for n, x in zip((2, 3), BOTH, strict=True))
+    model = make_model()
+    found, expected = (model.log_probability(x, TARGETS) for x in (wide, BOTH))
     for x, y, source in zip(found.weights, expected.weights, BOTH, strict=True):
         assert_close(x[..., : source.shape[1]], y, "float32")
     np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
 
 
 def two():
-    layer = ka.MultiSource([ka.BahdanauAttention(3), ka.LuongAttention("general")])
-    layer(QUERY, FLOATS)
-    return layer
+    return ka.MultiSource([ka.BahdanauAttention(3), ka.LuongAttention("general")])
 
 
 def decoder_of_two():
-    decoder = ka.AttentionRNN(keras.layers.GRUCell(5), two())
-    decoder(QUERY, FLOATS)
-    return decoder
+    return ka.AttentionRNN(keras.layers.GRUCell(5), two())
 
 
-def refused(call, *words, layer=two):
+def refused(call, *words, make=two):
     """A row of `refusals`: a call of a layer that is built."""
-    return lambda: call(layer()), *words
+
+    def built_and_called():
+        layer = make()
+        layer(QUERY, FLOATS)
+        call(layer)
+
+    return built_and_called, *words
 
 
 def prepared_by_one():
@@ -415,12 +415,6 @@ def replaced():
 def searched_with_coverage():
     _, step, prepared, state = search_parts()
     ka.beam_search(step, state, prepared, coverage_penalty=0.1, **TOKENS)
-
-
-def with_another_state():
-    layer = SOURCES["states"].make("float32")
-    layer(QUERY, FLOATS)
-    layer.attend(QUERY[:, 0], layer.prepare(FLOATS), [ops.zeros((B, 7))] * 2)
 
 
 QUERY, FLOATS, ONE = normal(1, B, T, D), memories(), ka.BahdanauAttention(3)
@@ -448,12 +442,14 @@ test_refusals = refusals(
     refused(lambda layer: layer.attend(QUERY, FLOATS), "`memory` must come from prepare"),
     refused(lambda layer: layer.attend(QUERY, layer.prepare(FLOATS), [None, None]),
             "this attention has no state"),
-    (with_another_state, "`state`", "shapes"),
-    refused(lambda layer: layer(QUERY, FLOATS[0]), f"`memory` {A_LIST}", layer=decoder_of_two),
+    refused(lambda layer: layer.attend(
+        QUERY[:, 0], layer.prepare(FLOATS), [np.zeros((B, 7), "float32")] * 2),
+            "`state`", "shapes", make=lambda: SOURCES["states"].make("float32")),
+    refused(lambda layer: layer(QUERY, FLOATS[0]), f"`memory` {A_LIST}", make=decoder_of_two),
     refused(lambda layer: layer(QUERY, FLOATS[::-1]),
-            "was built for `memory[0]` of 13 features", "(2, 11, 2)", layer=decoder_of_two),
+            "was built for `memory[0]` of 13 features", "(2, 11, 2)", make=decoder_of_two),
     refused(lambda layer: layer.prepare(FLOATS, HOLES[0]),
-            f"`memory_mask` {A_LIST}", layer=decoder_of_two),
+            f"`memory_mask` {A_LIST}", make=decoder_of_two),
     (searched_with_coverage,
      "beam_search: `coverage_penalty` needs the weights of one memory", "received ["),
     (replaced, "`weights` must be floating-point", "received [", "such as weights[0]"),
