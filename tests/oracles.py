@@ -91,10 +91,8 @@ def batched(*names):
         def run(*args, **kwargs):
             given = inspect.signature(oracle).bind(*args, **kwargs).arguments
             own = [name for name in names if given.get(name) is not None]
-            samples = [
-                oracle(**given | {name: given[name][b] for name in own})
-                for b in range(len(given[own[0]]))
-            ]
+            each = ({name: given[name][b] for name in own} for b in range(len(given[own[0]])))
+            samples = [oracle(**given | sample) for sample in each]
             return tuple(np.array(x) for x in zip(*samples, strict=True))
 
         return run
@@ -164,10 +162,10 @@ def luong(weights, score_mode="general", alignment="global", half_width=10, norm
             center = first + max(min(position, size - 1), 0)
         if alignment == "local-p":
             center = first + size * predicted(query)
-        near = [
-            center is None or abs(j - math.floor(center)) <= half_width for j in range(len(keys))
+        inside = [
+            ok and (center is None or abs(j - math.floor(center)) <= half_width)
+            for j, ok in enumerate(allowed)
         ]
-        inside = [ok and close for ok, close in zip(allowed, near, strict=True)]
         scores = [inside[j] and score_of(query, keys[j], j - first) for j in range(len(keys))]
         align = NORMALIZERS[normalizer](scores, inside)
         if alignment == "local-p":
@@ -328,10 +326,8 @@ def decoder_stack(
     batch, steps, _ = sequences.shape
     asked = _valid(sequences_mask, (batch, steps))
     valid = _valid(memory_mask, memory.shape[:2])
-    outputs, weights = (
-        [[None] * steps for _ in range(batch)],
-        np.zeros((*asked.shape, valid.shape[1])),
-    )
+    outputs = [[None] * steps for _ in range(batch)]
+    weights = np.zeros((batch, steps, memory.shape[1]))
     for b in range(batch):
         states = [list(s) for s in initial_states[b]]
         for position, t in enumerate(np.flatnonzero(asked[b])):

@@ -259,14 +259,11 @@ def decoded_from(initial_state=None, **change):
     """A call of a decoder from another state, or a step after a change of its state."""
 
     def call():
-        layer, (query, value) = (
-            AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention()),
-            inputs(),
-        )
-        layer(query, value)
-        layer(query, value, initial_state=initial_state)
-        memory = layer.prepare(tensor(value))
-        layer.step(query[:, 0], layer.get_initial_state(memory)._replace(**change), memory)
+        layer = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention())
+        layer(*inputs())
+        layer(*inputs(), initial_state=initial_state)
+        memory = layer.prepare(tensor(inputs()[1]))
+        layer.step(inputs()[0][:, 0], layer.get_initial_state(memory)._replace(**change), memory)
 
     return call
 

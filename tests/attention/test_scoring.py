@@ -48,10 +48,9 @@ EVERY = {
     **MECHANISMS,
     **{f"bahdanau, {name}": x for name, x in BAHDANAU.items() if name != "sparse"},
     **RECURRENT,
-    "sparse windows": Mechanism(
-        LuongAttention, LUONG["general-local-p"].options | {"normalizer": "sparsemax"}
-    ),
 }
+SPARSE = LUONG["general-local-p"].options | {"normalizer": "sparsemax"}
+EVERY["sparse windows"] = Mechanism(LuongAttention, SPARSE)
 FEW = ["bahdanau", "concat-local-p", "general-local-m", "vector", "past weights"]
 every_mechanism = pytest.mark.parametrize("name", EVERY)
 few_mechanisms = pytest.mark.parametrize("name", FEW)

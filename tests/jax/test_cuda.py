@@ -32,9 +32,8 @@ def outside_calls(program):
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_every_case(case):
     layer, inputs = case.built(), case.tensors(3)
-    weights, others = (
-        [x.value for x in xs] for xs in (layer.trainable_variables, layer.non_trainable_variables)
-    )
+    both = layer.trainable_variables, layer.non_trainable_variables
+    weights, others = ([x.value for x in xs] for xs in both)
     floats = [x for x in inputs if x.dtype == "float32"]
 
     def loss(weights, floats):

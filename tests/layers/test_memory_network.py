@@ -29,9 +29,7 @@ B, W, D, N, V, Q, M = 2, 5, 3, 7, 11, 13, 17
 
 
 def made(dtype="float64", **options):
-    return MemoryNetwork(
-        **{"vocabulary_size": V, "units": D, "memory_size": M} | options, dtype=dtype
-    )
+    return MemoryNetwork(V, D, **{"memory_size": M} | options, dtype=dtype)
 
 
 def built(scale=0.25, linear=False, dtype="float64", **options):

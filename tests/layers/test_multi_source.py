@@ -78,9 +78,8 @@ JOINED = np.concatenate(HOLES, axis=1)
 
 
 def memories(dtype="float64", sizes=DV, seed=2):
-    return [
-        normal([seed, n], B, *x, dtype=dtype) for n, x in enumerate(zip(STEPS, sizes, strict=True))
-    ]
+    shapes = enumerate(zip(STEPS, sizes, strict=True))
+    return [normal([seed, n], B, *x, dtype=dtype) for n, x in shapes]
 
 
 def side_by_side(weights):
@@ -318,9 +317,8 @@ def test_only_an_attention_that_counts_steps_gets_their_numbers():
     layer = ka.AttentionRNN(keras.layers.GRUCell(7), ka.MultiSource(attentions))
     words, first, second = normal(1, B, T, D), normal(2, B, 5, 7), normal(3, B, 4, 7)
     assert layer(words, [first, second]).shape[:2] == (B, T)
-    layer = ka.DecoderStack(
-        [keras.layers.GRU(7, return_sequences=True) for _ in "ab"], Windowed(13)
-    )
+    rnns = [keras.layers.GRU(7, return_sequences=True) for _ in range(2)]
+    layer = ka.DecoderStack(rnns, Windowed(13))
     assert layer(words, first).shape == (B, T, 7)
 
 

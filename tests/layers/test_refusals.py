@@ -68,10 +68,9 @@ WRONG_OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "value", "fragments"), [(*x[:3], x[3:]) for x in WRONG_OPTIONS]
-)
-def test_wrong_options(kind, name, value, fragments):
+@pytest.mark.parametrize("option", WRONG_OPTIONS)
+def test_wrong_options(option):
+    kind, name, value, *fragments = option
     options = OPTIONS.get(kind, {"units": 3}) | {name: value, "name": "mine"}
     assert_refused(lambda: kind(**options), f"mine: `{name}`", *fragments, f"received {value!r}")
 
@@ -84,34 +83,22 @@ test_options_that_go_together = refusals(
 
 
 S, W, J, N, D = 3, 7, 3, 5, 5
+QUERIES = {"query": (B, TQ, DQ), "value": (B, TK, DV), "key": (B, TK, DK)}
 # How a layer is made, and the shapes of a good call.
 CALLS = {
-    "bahdanau": (
-        lambda: ka.BahdanauAttention(17),
-        {"query": (B, TQ, DQ), "value": (B, TK, DV), "key": (B, TK, DK)},
-    ),
-    "luong": (ka.LuongAttention, {"query": (B, TQ, DQ), "value": (B, TK, DV), "key": (B, TK, DK)}),
+    "bahdanau": (lambda: ka.BahdanauAttention(17), QUERIES),
+    "luong": (ka.LuongAttention, QUERIES),
     "one step": (lambda: ka.BahdanauAttention(17), {"query": (B, DQ), "value": (B, TK, DV)}),
     "flow": (ka.BiDAFAttentionFlow, {"context": (B, TK, D), "query": (B, J, D)}),
     "pooling": (lambda: ka.AttentionPooling(11), {"inputs": (B, TK, D)}),
     "retain": (lambda: ka.RETAIN(3, 2), {"inputs": (B, TK, D)}),
     "hierarchical": (lambda: ka.HierarchicalAttention(11), {"inputs": (B, S, W, D)}),
-    "hierarchical, encoders": (
-        lambda: ka.HierarchicalAttention(
-            11, word_encoder=layers.Bidirectional(layers.GRU(2, return_sequences=True))
-        ),
-        {"inputs": (B, S, W, D)},
-    ),
     "hop": (ka.MemoryHop, {"query": (B, D), "value": (B, TK, D)}),
-    "network": (
-        lambda: ka.MemoryNetwork(9, 4),
-        {"story": (B, N, W, "int32"), "question": (B, 13, "int32")},
-    ),
-    "decoder": (
-        lambda: ka.AttentionRNN(layers.GRUCell(11), ka.BahdanauAttention(17)),
-        {"sequences": (B, N, 3), "memory": (B, TK, DV)},
-    ),
-}
+    "network": (lambda: ka.MemoryNetwork(9, 4), {
+        "story": (B, N, W, "int32"), "question": (B, 13, "int32")}),
+    "decoder": (lambda: ka.AttentionRNN(layers.GRUCell(11), ka.BahdanauAttention(17)), {
+        "sequences": (B, N, 3), "memory": (B, TK, DV)}),
+}  # fmt: skip
 STEPS, OR_STEP = "(batch, steps, *)", "(batch, steps, *) or (batch, *)"
 MEMORY, OTHER_BATCH = "(2, memory steps, *)", "has batch size 2"
 PAIRS = "(3, 7) or (2, 3, 7)"
@@ -135,7 +122,7 @@ WRONG_CALLS = {
         ({"query_mask": (B, TK)}, "(2, 3)"),
     ],
     ("pooling", "retain"): [({"inputs": (B, D)}, STEPS), ({"mask": (B, 3)}, "(2, 7)")],
-    ("hierarchical", "hierarchical, encoders"): [
+    ("hierarchical",): [
         ({"inputs": (B, W, D)}, "(batch, sentences, words, *)"),
         ({"mask": (B, S)}, "(2, 3, 7)"),
     ],

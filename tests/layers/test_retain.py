@@ -69,14 +69,12 @@ def test_a_graph_of_unknown_lengths_reads_no_visits(masked):
     import tensorflow as tf
 
     layer = CASE.built()
+    call = lambda x, mask: run(layer, x, mask=mask if masked else None)  # noqa: E731
     signature = tf.TensorSpec((None, None, D), "float64"), tf.TensorSpec((None, None), "bool")
-    program = tf.function(
-        lambda x, mask: run(layer, x, mask=mask if masked else None), signature, autograph=False
-    )
+    program = tf.function(call, signature, autograph=False)
     for visits in (T, 0):
         inputs, mask = normal(1, B, visits, D), np.arange(B * visits).reshape(B, visits) % 3 > 0
-        expected = run(layer, inputs, mask=mask if masked else None)
-        assert_all_close(program(inputs, mask), expected)
+        assert_all_close(program(inputs, mask), call(inputs, mask))
 
 
 def test_contributions_of_a_loaded_model_in_mixed_precision(tmp_path):

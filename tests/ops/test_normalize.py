@@ -128,9 +128,8 @@ def test_masked_nans_do_not_leak(name, jit):
         return [NORMALIZERS[name](x, tensor(mask))]
 
     def oracle(inputs, _):
-        return [
-            np.array([oracles.NORMALIZERS[name](*x) for x in zip(inputs[0], mask, strict=True)])
-        ]
+        rows = zip(inputs[0], mask, strict=True)
+        return [np.array([oracles.NORMALIZERS[name](*x) for x in rows])]
 
     (weights,), (gradient,) = gradients(Weightless, run, [spoiled], jit)
     assert_close(weights, oracle([scores], None)[0])
