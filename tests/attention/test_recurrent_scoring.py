@@ -94,9 +94,7 @@ def test_a_nested_state_in_a_decoder(options, graph):
         assert numpy(last).argmax(-1).tolist() == [T - 1 + training] * B
 
 
-class Switched(PastWeightsAttention):
-    """Its state holds a boolean, too."""
-
+class Switched(PastWeightsAttention):  # its state holds a boolean, too
     def initial_state(self, memory):
         seen = super().initial_state(memory)
         return seen, seen > 0
@@ -220,9 +218,7 @@ def test_hooks_that_are_missing(hooks):
         type("Mistaken", (RecurrentScoringMixin,), {"score": lambda self, query, key: query})
 
 
-class Named(PastWeightsAttention):
-    """Its state has two parts of one shape."""
-
+class Named(PastWeightsAttention):  # its state has two parts of one shape
     def initial_state(self, memory):
         return dict.fromkeys(("total", "last"), super().initial_state(memory))
 
@@ -287,9 +283,7 @@ test_a_state_of_another_memory = refusals(
 )  # fmt: skip
 
 
-class Noisy(PastWeightsAttention):
-    """Reads the memory with random weights in training."""
-
+class Noisy(PastWeightsAttention):  # reads the memory with random weights in training
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.noise = keras.random.SeedGenerator(3)
@@ -347,9 +341,7 @@ def test_drawn_numbers_reach_their_steps(cell):
             np.testing.assert_allclose(numpy(found.weights), wanted[:, n], rtol=0, atol=1e-6)
 
 
-class Diagonal(PastWeightsAttention):
-    """A window of three steps around the number of the step."""
-
+class Diagonal(PastWeightsAttention):  # a window of three steps around the number of the step
     uses_position = True
 
     def window(self, query, memory, position):

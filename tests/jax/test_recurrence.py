@@ -76,9 +76,7 @@ def test_on_a_gpu_the_gradient_is_the_same(case, monkeypatch):
     assert len(scanned) == 2
 
 
-class Joined(ka.BahdanauAttention):
-    """An attention whose output needs a weight."""
-
+class Joined(ka.BahdanauAttention):  # an attention whose output needs a weight
     def build(self, query_shape, value_shape=None, key_shape=None):
         super().build(query_shape, value_shape, key_shape)
         size = query_shape[-1] + value_shape[-1]

@@ -218,9 +218,7 @@ def test_no_words_no_sentences_and_no_documents(kind, shape):
         assert all(np.isfinite(numpy(x)).all() for x in result)
 
 
-class Seen(layers.Layer):
-    """An encoder that returns its inputs and takes no mask."""
-
+class Seen(layers.Layer):  # an encoder that returns its inputs and takes no mask
     calls, mask = 0, None
 
     def call(self, inputs):
@@ -228,9 +226,7 @@ class Seen(layers.Layer):
         return inputs
 
 
-class SeenMask(Seen):
-    """The same encoder with a mask."""
-
+class SeenMask(Seen):  # the same encoder with a mask
     def call(self, inputs, mask=None):
         self.mask = mask
         return super().call(inputs)
@@ -276,9 +272,7 @@ def test_a_mask_lost_inside_an_encoder_warns():
 
 
 @keras.saving.register_keras_serializable(package="test_hierarchical")
-class SparseWords(HierarchicalAttention):
-    """Has another pooling for its words."""
-
+class SparseWords(HierarchicalAttention):  # has another pooling for its words
     def make_pooling(self, name, units, seed):
         if name == "word_attention":
             return AttentionPooling(3, normalizer="sparsemax", name=name)

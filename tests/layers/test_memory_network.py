@@ -173,9 +173,7 @@ def test_nothing_to_read_or_to_ask(tying, linear, shape, words):
     assert all(np.isfinite(numpy(x)).all() for x in found)
 
 
-class Answerer(keras.Model):
-    """A model whose layer is built by `fit`."""
-
+class Answerer(keras.Model):  # a model whose layer is built by `fit`
     def __init__(self, network):
         super().__init__()
         self.network = network

@@ -92,9 +92,7 @@ def test_it_follows_its_attention(attention):
     assert base.compute_dtype == "float16"
 
 
-class Drawn(ka.BahdanauAttention):
-    """Has an initializer with a seed of its own."""
-
+class Drawn(ka.BahdanauAttention):  # has an initializer with a seed of its own
     def __init__(self, units, initializer, **kwargs):
         super().__init__(units, **kwargs)
         self.initializer = keras.initializers.get(initializer)

@@ -37,9 +37,7 @@ from tests.seq2seq.test_one_path import BOTH, TwoMemories
 B, T, D, H, DK, STEPS, DV = 2, 5, 3, 19, (29, 31), (7, 11), (13, 2)
 
 
-class Sources:
-    """An attention for each memory, and the oracle of the same equations."""
-
+class Sources:  # an attention for each memory, and the oracle of the same equations
     def __init__(self, *mechanisms):
         self.mechanisms = mechanisms
 

@@ -75,9 +75,7 @@ class Read(Op):
         return [by_scores + ops.einsum("tbk,tbh->bkh", residuals["weights"], grad_output[0])]
 
 
-class Gain(Op):
-    """A product of elements, whose gradient the loop adds up."""
-
+class Gain(Op):  # a product of elements, whose gradient the loop adds up
     sums_in_loop = True
 
     def forward(self, params, x):
