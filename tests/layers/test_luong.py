@@ -34,6 +34,7 @@ from tests.oracles import attend
 
 LOCAL = [name for name in LUONG if "local" in name]
 CASES = {name: MECHANISMS[name] for name in [*LOCAL, "vector"]}
+RNG = np.random.default_rng(1)
 # A short sentence, and padding in front.
 VALUE_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])
 
@@ -85,14 +86,19 @@ def test_a_window_reaches_the_last_word_behind_holes():
 @pytest.mark.parametrize("valid", [np.arange(TK) >= 2, np.arange(TK) % 3 != 1, np.arange(TK) < 4,
                                    [1, 4, 5], [4]], ids=str)  # fmt: skip
 @pytest.mark.parametrize("half_width", [1, 2, 3, 10])
+@pytest.mark.parametrize("masks", [
+    {}, {"use_causal_mask": True},
+    *({"attention_mask": RNG.random(shape) < 0.6} for shape in ((TQ, TK), (B, TQ, TK))),
+])  # fmt: skip
 @pytest.mark.parametrize("name", LOCAL)
 @pytest.mark.each_value
-def test_windows_over_masks_with_holes(name, valid, half_width):
+def test_windows_over_masks_with_holes(name, masks, valid, half_width):
     mechanism = Mechanism(LuongAttention, {**LUONG[name].options, "half_width": half_width})
     layer, mask = mechanism.built(dtype="float64"), np.zeros((B, TK), bool)
     mask[0, valid] = mask[1] = True
-    found = run(layer, *mechanism.tensors(), value_mask=mask)
-    expected = attend(mechanism.row(layer), *mechanism.tensors(), value_mask=mask)
+    masks = {"value_mask": mask, **masks}
+    found = run(layer, *mechanism.tensors(), **masks)
+    expected = attend(mechanism.row(layer), *mechanism.tensors(), **masks)
     assert_all_close(found, expected)
 
 

@@ -252,19 +252,6 @@ def test_a_loop_holds_neither_the_memory_nor_weights_for_every_step(name, option
     assert max(count(x) for x in tensors) <= batch * max(length, 3 * CELL)
 
 
-@pytest.mark.parametrize("options", [{"query": "previous"}, {"input_feeding": True}])
-@pytest.mark.parametrize("name", LAYERS)
-@pytest.mark.each_value
-def test_a_loop_of_known_cells_holds_states_and_products(name, options):
-    """For each step at most the products of a cell, besides the memory and the weights."""
-    graph = gradient_graph(make_decoder(name, **options), DECODER_SHAPES, jit=None)
-    graph = graph.get_concrete_function().graph
-    tensors = [x for x in held(graph, graph.inputs[2]) if x.shape.rank and x.shape.rank > 1]
-    assert any(x.shape[0] == STEPS for x in tensors)
-    once = SAMPLES * LENGTH * max(VALUES, CELL)
-    assert max(count(x) for x in tensors) <= max(once, STEPS * SAMPLES * max(LENGTH, 3 * CELL))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("name", LAYERS)
