@@ -232,16 +232,8 @@ def blocks(memories):
     return joined
 
 
-def attend(
-    row,
-    query,
-    value,
-    key=None,
-    query_mask=None,
-    value_mask=None,
-    attention_mask=None,
-    use_causal_mask=False,
-):
+def attend(row, query, value, key=None, query_mask=None, value_mask=None, attention_mask=None,
+           use_causal_mask=False):  # fmt: skip
     """A batch of sequences of queries: `(B, Tq, ...)` outputs and `(B, Tq, Tk)` weights."""
     key = value if key is None else key
     batch, steps, length = len(query), query.shape[1], value.shape[1]
@@ -267,16 +259,8 @@ def trilinear_scores(context, query, vector):
 
 
 @batched("context", "query", "context_mask", "query_mask")
-def attention_flow(
-    weights,
-    context,
-    query,
-    query_to_context=True,
-    context_to_query=True,
-    normalizer="softmax",
-    context_mask=None,
-    query_mask=None,
-):
+def attention_flow(weights, context, query, query_to_context=True, context_to_query=True,
+                   normalizer="softmax", context_mask=None, query_mask=None):  # fmt: skip
     """Seo et al. (2017), section 2, the attention flow layer, of `(B, T, D)` and `(B, J, D)`.
 
     Returns G and the weights, a and b, or a alone. Without `context_to_query` a is an average.
@@ -396,15 +380,8 @@ def redundancy(weights):
 
 
 @batched("inputs", "mask")
-def hierarchical_attention(
-    word_weights,
-    sentence_weights,
-    inputs,
-    word_encoder=None,
-    sentence_encoder=None,
-    normalizer="softmax",
-    mask=None,
-):
+def hierarchical_attention(word_weights, sentence_weights, inputs, word_encoder=None,
+                           sentence_encoder=None, normalizer="softmax", mask=None):  # fmt: skip
     """Yang et al. (2016), section 2.2, of a batch `(B, S, W, D)`: v, a of words, a of sentences.
 
     An encoder is a function `(sequence, valid)` from `(T, D)` to `(T, E)`. A sentence without a
@@ -482,19 +459,9 @@ def sentence_vector(words, table, position_encoding):
 
 
 @batched("story", "question")
-def memory_network(
-    embeddings,
-    times,
-    story,
-    question,
-    update_kernel=None,
-    hops=3,
-    tying="adjacent",
-    position_encoding=True,
-    memory_size=50,
-    null_memories=False,
-    linear=False,
-):
+def memory_network(embeddings, times, story, question, update_kernel=None, hops=3,
+                   tying="adjacent", position_encoding=True, memory_size=50, null_memories=False,
+                   linear=False):  # fmt: skip
     """Sukhbaatar et al. (2015), of ids `(B, N, W)` and `(B, J)`: logits and p `(B, K, N)`.
 
     Time counts back from the last sentence with a word, whose t is 0. A sentence without a word
@@ -521,20 +488,9 @@ def memory_network(
     return [0.0, *(row @ u for row in answers[1:])], p
 
 
-def attention_rnn(
-    row,
-    cells,
-    sequences,
-    memory,
-    initial_states,
-    input_feed=None,
-    query="previous",
-    input_feeding=False,
-    output_mode="cell",
-    sequences_mask=None,
-    memory_mask=None,
-    ask=lambda states: states[0],
-):
+def attention_rnn(row, cells, sequences, memory, initial_states, input_feed=None,
+                  query="previous", input_feeding=False, output_mode="cell", sequences_mask=None,
+                  memory_mask=None, ask=lambda states: states[0]):  # fmt: skip
     """The decoder of Bahdanau ("previous") or Luong ("current").
 
     `cells` are functions `(x, states) -> (h, states)`, the first fed by the input, each next by the

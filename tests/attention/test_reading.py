@@ -13,7 +13,6 @@ from tests import fast
 from tests.backends import graphs
 from tests.helpers import (
     assert_all_close,
-    assert_close,
     lengths_mask,
     normal,
     numpy,
@@ -231,33 +230,6 @@ def test_the_gradient_of_a_score_of_unknown_length_is_compiled_as_the_score_is()
 
     assert [compiled_functions(True, backward) for backward in (False, True)] == [1, 2]
     assert [compiled_functions(None, backward) for backward in (False, True)] == [0, 0]
-
-
-@pytest.mark.parametrize("policy", ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"])
-@pytest.mark.parametrize("score", ["dot", "general", "concat"])
-@pytest.mark.each_value
-def test_every_score_in_half_precision(score, policy, monkeypatch):
-    """Rounding does not move the windows."""
-    query, value = (tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK)))
-    layer = LuongAttention(score, "local-m", half_width=2, dtype=policy)
-    layer.build(query.shape, value.shape)
-
-    def both(query, value):
-        with tf.GradientTape() as tape:
-            tape.watch((query, value))
-            output = layer(query, value)
-        return output, *tape.gradient(output, (query, value))
-
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
-    expected = both(query, value)
-    assert expected[0].dtype == layer.compute_dtype
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
-    for run in (both, tf.function(both, jit_compile=True)):
-        assert_all_close(run(query, value), expected, policy)
-    # Outside of a call Keras casts no inputs.
-    output = layer.attend(query, layer.prepare(value)).output
-    assert output.dtype == layer.compute_dtype
-    assert_close(output, numpy(expected[0]), policy)
 
 
 @pytest.mark.parametrize("score", ["dot", "general", "concat"])

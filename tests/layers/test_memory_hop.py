@@ -8,9 +8,7 @@ from keras_attention import AttentionRNN, MemoryHop
 from tests.backends import on_tensorflow, tensor
 from tests.helpers import (
     B,
-    arguments,
     assert_all_close,
-    assert_refused,
     normal,
     numpy,
 )
@@ -72,19 +70,3 @@ def test_a_decoder_trains_with_the_switch_of_today():
         losses += model.fit(x, np.zeros((2, T, D)), verbose=0).history["loss"]
         assert losses[-1] == pytest.approx(np.square(numpy(model(x))).mean(), rel=1e-5)
     assert losses[0] == pytest.approx(losses[2], rel=1e-5) != pytest.approx(losses[1], rel=0.01)
-
-
-@pytest.mark.parametrize("symbolic", [False, True], ids=["eager", "symbolic"])
-@pytest.mark.parametrize(("shapes", "wrong"), [
-    ([(2, 3), (2, 7, 5)], "value"),
-    ([(2, 11, 5), (2, 7, 5), (2, 7, 3)], "key"),
-])  # fmt: skip
-def test_widths_must_agree(shapes, wrong, symbolic):
-    shapes = dict(zip(("query", "value", "key"), shapes, strict=False))
-    fragments = (
-        f"hop: `{wrong}` must be floating-point",
-        f"because `query` has {shapes['query'][-1]} features; received float32 of shape "
-        f"{shapes[wrong]}",
-    )
-    assert_refused(lambda: MemoryHop(name="hop")(**arguments(shapes, symbolic)), *fragments)
-    assert_refused(lambda: MemoryHop(name="hop").build(*shapes.values()), *fragments)

@@ -126,7 +126,11 @@ WRONG_CALLS = {
         ({"inputs": (B, W, D)}, "(batch, sentences, words, *)"),
         ({"mask": (B, S)}, "(2, 3, 7)"),
     ],
-    ("hop",): [({"value": None}, "(2, memory steps, 5)"), ({"value": (B, D)}, MEMORY)],
+    ("hop",): [
+        ({"value": None}, "(2, memory steps, 5)"),
+        ({"value": (B, TK, 3)}, "(2, 7, 5)", "because `query` has 5 features"),
+        ({"key": (B, TK, 3)}, "(2, 7, 5)", "because `query` has 5 features"),
+    ],
     ("network",): [
         ({"story": (B, W, "int32")}, "(batch, sentences, words)"),
         ({"question": (3, 13, "int32")}, "(2, words)", "`story` " + OTHER_BATCH),
