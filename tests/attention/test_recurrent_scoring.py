@@ -33,10 +33,7 @@ T, D, H = 5, 3, 11
 
 
 class Steps(RecurrentScoringMixin):
-    """Reads memory step i at step i, or at step i + 1 in training; counts steps in a nested state.
-
-    In the reading order, it sees nothing but its state.
-    """
+    """Reads memory step i at step i, or at step i + 1 in training; counts steps in a nested state."""
 
     def initial_state(self, memory):
         count = ops.zeros((ops.shape(memory.value)[0],), "int32")
@@ -106,9 +103,8 @@ class Switched(PastWeightsAttention):  # its state holds a boolean, too
         return state[0] + weights, weights > 0.2
 
 
-@pytest.mark.parametrize("attention", [PastWeightsAttention, Switched])
-def test_the_state_of_a_call_continues_in_the_next(attention):
-    layer = AttentionRNN(keras.layers.GRUCell(H), attention(), return_state=True)
+def test_the_state_of_a_call_continues_in_the_next():
+    layer = AttentionRNN(keras.layers.GRUCell(H), Switched(), return_state=True)
     sequences, memory = decoded()
     whole, *last = layer(sequences, memory)
     first, *state = layer(sequences[:, :2], memory)
@@ -157,26 +153,6 @@ def test_the_loss_of_a_sequence_is_added_once(options):
     assert model.evaluate([query, value], zeros, verbose=0) == pytest.approx(B * TQ)
 
 
-class Window3(PastWeightsAttention):
-    gaussian = False
-
-    def window(self, query, memory, position):
-        center = ops.tile(ops.convert_to_tensor([[1.0, 2.0, 5.0]]), (ops.shape(query)[0], 1))
-        return Window(center, 1, self.gaussian)
-
-
-def test_a_window_masks():
-    layer, twin = Window3(), PastWeightsAttention()
-    _, weights = layer(*inputs(), return_attention_scores=True)
-    inside = np.abs(np.arange(TK) - np.array([[1], [2], [5]])) <= 1
-    twin.build(*(x.shape for x in inputs()))
-    twin.set_weights(layer.get_weights())
-    _, masked = twin(*inputs(), return_attention_scores=True, attention_mask=inside)
-    assert_close(weights, numpy(masked), "float32")
-    layer.gaussian = True
-    assert_refused(lambda: layer(*inputs()), "Gaussian", "Window(center, half_width)")
-
-
 NEXT = "the next state must have the structure, shapes and dtypes of float32 of shape (2, 7)"
 FLOATS = "must return floating-point values of shape (2, 1, 7)"
 
@@ -199,6 +175,8 @@ test_hooks_that_return_something_else = refusals(
     (mistaken(initial_state=lambda self, memory: 0.0),
      "`initial_state` must return tensors whose first axis is the batch, here 2; received 0.0"),
     (mistaken(weigh=lambda self, scores, mask, state: state), f"`weigh` {FLOATS}"),
+    (mistaken(window=lambda self, query, memory, position: Window(query[..., 0], 1, True)),
+     "Gaussian", "Window(center, half_width)"),
     (lambda: type("Scalar", (Noisy,), {"sample_noise": lambda self, memory, steps: 3.0})()(
         *inputs(), training=True),
      "first two axes are the steps and the batch, here 2; received"),

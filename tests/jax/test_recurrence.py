@@ -100,10 +100,7 @@ SIDE_BY_SIDE = {
 @pytest.mark.parametrize("size", [2, 5])
 @pytest.mark.each_value
 def test_on_a_gpu_steps_are_differentiated_side_by_side(attention, size, monkeypatch):
-    """In one group of five steps, or in groups of two, of which the last one is not full.
-
-    An attention without a state reads all steps at once instead, `combine` included.
-    """
+    """In groups of steps. Without a state all steps are read at once, `combine` included."""
     sizes, original = [], ka.recurrence.weight_gradients
 
     def weight_gradients(function, weights, upstream, _, *tensors):
