@@ -33,7 +33,7 @@ T, D, H = 5, 3, 11
 
 
 class Steps(RecurrentScoringMixin):
-    """Reads memory step i at step i, or at step i + 1 in training; counts steps in a nested state."""
+    """Reads memory step i at step i, in training at step i + 1; counts steps in a nested state."""
 
     def initial_state(self, memory):
         count = ops.zeros((ops.shape(memory.value)[0],), "int32")

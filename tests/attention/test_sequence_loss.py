@@ -41,11 +41,10 @@ GuidedAttention = register(guided(ka.BahdanauAttention))
 ATTENTIONS = {
     "additive": lambda kind, **options: kind(ka.BahdanauAttention)(7, **options),
     "window": lambda kind, **options: kind(ka.LuongAttention)(
-        "general", alignment="local-p", units=7, **options
-    ),
+        "general", "local-p", units=7, **options),
     "state": lambda kind, **options: kind(ka.LocationSensitiveAttention)(7, 2, 3, **options),
     "heads": lambda kind, **options: ka.MultiHead(kind(ka.BahdanauAttention)(7, **options), 2),
-}
+}  # fmt: skip
 
 
 def rnn(cell=keras.layers.GRUCell, **options):

@@ -224,19 +224,13 @@ def test_random_numbers_of_a_step(inside):
 OUTSIDE = {
     "dropout": lambda: ka.AttentionRNN(
         [layers.GRUCell(5, dropout=0.5, seed=1), layers.GRUCell(7, dropout=0.5, seed=2)],
-        ka.BahdanauAttention(17, dropout=0.5, seed=3),
-    ),
+        ka.BahdanauAttention(17, dropout=0.5, seed=3)),
     "monotonic, fed": lambda: ka.AttentionRNN(
-        CELLS["stack"](), ka.MonotonicAttention(17, seed=1), input_feeding=True
-    ),
-    "layers": lambda: ka.DecoderStack(
-        [
-            layers.RNN([layers.GRUCell(5), layers.GRUCell(7, dropout=0.5)], return_sequences=True),
-            layers.GRU(7, return_sequences=True),
-        ],
-        ka.BahdanauAttention(17),
-    ),
-}
+        CELLS["stack"](), ka.MonotonicAttention(17, seed=1), input_feeding=True),
+    "layers": lambda: ka.DecoderStack([
+        layers.RNN([layers.GRUCell(5), layers.GRUCell(7, dropout=0.5)], return_sequences=True),
+        layers.GRU(7, return_sequences=True)], ka.BahdanauAttention(17)),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("wrap", [jax.jit, jax.checkpoint], ids=["jit", "checkpoint"])

@@ -30,9 +30,8 @@ B, S, W, D, U, V = 3, 5, 7, 2, 11, 13
 
 def gru(units, dtype):
     # There is no orthogonal initializer for half precision.
-    return layers.GRU(
-        units, return_sequences=True, recurrent_initializer="glorot_uniform", dtype=dtype
-    )
+    options = {"recurrent_initializer": "glorot_uniform", "dtype": dtype}
+    return layers.GRU(units, return_sequences=True, **options)
 
 
 def bidirectional(units, dtype):
@@ -109,7 +108,7 @@ def paper(layer, inputs, weights=None, mask=None):
         pools.append({w.name: known[id(w)] for w in pool.trainable_weights})
         own = [known[id(w)] for w in encoder.trainable_weights] if encoder else None
         encoders.append(encoder and oracle_of(encoder, own))
-    return list(oracles.hierarchical_attention(*pools, inputs, *encoders, layer.normalizer, mask))
+    return oracles.hierarchical_attention(*pools, inputs, *encoders, layer.normalizer, mask)
 
 
 @pytest.mark.parametrize("normalizer", ["softmax", "sparsemax"])

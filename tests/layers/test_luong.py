@@ -152,18 +152,16 @@ def test_location_in_a_model_of_unknown_lengths():
         assert model.output_shape == (None, DV)
 
 
-def called(layer, symbolic, value, key=None):
-    inputs = {"query": (B, TQ, DQ), "value": (B, TK, value), **({"key": key} if key else {})}
-    return lambda: layer(**arguments(inputs, symbolic))
-
-
 @pytest.mark.parametrize("symbolic", [False, True])
-def test_sizes_that_do_not_fit_a_score(symbolic):
+@pytest.mark.parametrize("built", [False, True])
+def test_sizes_that_do_not_fit_a_score(symbolic, built):
+    layer, shapes = LuongAttention("location", max_length=TK - 1), {"query": (B, TQ, DQ)}
+    if built:
+        layer.build((None, None, DQ), (None, None, DV))
+    inputs = arguments(shapes | {"value": (B, TK, DV)}, symbolic)
+    message = "at most max_length=6 memory steps", "received 7"
+    assert_refused(lambda: layer(**inputs), *message)
     message = 'score_mode="dot"', "same width", "query 5"
-    assert_refused(called(LuongAttention("dot"), symbolic, DV), *message, f"key {DV}")
-    assert_refused(called(LuongAttention("dot"), symbolic, DQ, (B, TK, DK)), *message, f"key {DK}")
-    layer, twin = (LuongAttention("location", max_length=TK - 1) for _ in range(2))
-    layer.build((None, None, DQ), (None, None, DV))
-    for one in (layer, twin):
-        message = "at most max_length=6 memory steps", "received 7"
-        assert_refused(called(one, symbolic, DV), *message)
+    assert_refused(lambda: LuongAttention("dot")(**inputs), *message, f"key {DV}")
+    inputs = arguments(shapes | {"value": (B, TK, DQ), "key": (B, TK, DK)}, symbolic)
+    assert_refused(lambda: LuongAttention("dot")(**inputs), *message, f"key {DK}")

@@ -61,15 +61,9 @@ def graph_of(sizes, choice, jit):
 
 
 SMALL, LARGE, DYNAMIC = (2, 5, 7, 11), (2, 64, 96, 128), (None, None, None, 11)
-CONTEXTS = {
-    "graph": (None, None),
-    "compiled": (None, True),
-    "not compiled": (False, None),
-    "in training": (True, None),
-}
-
-
-every_context = pytest.mark.parametrize(("choice", "jit"), CONTEXTS.values(), ids=CONTEXTS)
+every_context = pytest.mark.parametrize(("choice", "jit"), [
+    (None, None), (None, True), (False, None), (True, None),
+], ids=["graph", "compiled", "not compiled", "in training"])  # fmt: skip
 
 
 @every_context
@@ -222,9 +216,7 @@ def test_a_compiled_layer_never_holds_all_windows(name, known):
     assert largest == BATCH * MEMORY * FEATURES < BATCH * QUERIES * 5 * FEATURES
 
 
-SLICES = pytest.mark.xfail(
-    strict=True, reason="the query's part of the kernel is cut out, and held, at every step"
-)
+SLICES = pytest.mark.xfail(strict=True, reason="parts of the kernel are cut out at every step")
 SAMPLES, STEPS, LENGTH, CELL, VALUES = 2, 11, 211, 31, 17
 DECODER_SHAPES = (SAMPLES, STEPS, 3), (SAMPLES, LENGTH, VALUES)
 
@@ -235,9 +227,9 @@ def make_decoder(name, cell=keras.layers.GRUCell, **options):
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("options", [{"query": "previous"}, {"input_feeding": True}])
-@pytest.mark.parametrize(
-    "name", [pytest.param(x, marks=[SLICES] * x.startswith("concat")) for x in LAYERS]
-)
+@pytest.mark.parametrize("name", [
+    pytest.param(x, marks=[SLICES] * x.startswith("concat")) for x in LAYERS
+])  # fmt: skip
 @pytest.mark.each_value
 def test_a_loop_holds_neither_the_memory_nor_weights_for_every_step(name, options, known):
     decoder = make_decoder(name, AnyCell, **options)

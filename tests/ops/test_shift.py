@@ -39,6 +39,8 @@ SIZES = [(7, 2, 5), (7, 0, 3), (7, 2, 3), (2, 3, 7), (1, 0, 1)]
 @pytest.mark.parametrize(("length", "before", "width"), SIZES)
 @pytest.mark.parametrize("jit", [False, True])
 def test_neighbours_and_their_sums(length, before, width, jit):
+    x = normal(1, 2, 5)
+    assert_close(shift(tensor(x), 2), np.concatenate([np.zeros((2, 2)), x[:, :3]], 1))
     for run, oracle, x in (
         (lambda x: unfold(x, before, width), lambda x: neighbours(x, before, width), (2, length)),
         (lambda y: fold(y, before), lambda y: sums_of_neighbours(y, before), (2, length, width)),
@@ -84,8 +86,3 @@ def test_unknown_lengths(length):
     assert_close(y, expected)
     assert_close(near, sums_of_neighbours(neighbours(expected, 1, 3) ** 2, 1))
     assert_all_close(found, run.python_function(tf.constant(factors), tf.constant(terms))[2:])
-
-
-def test_shifted():
-    x = normal(1, 2, 5)
-    assert_close(shift(tensor(x), 2), np.concatenate([np.zeros((2, 2)), x[:, :3]], 1))
