@@ -8,13 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from keras import ops
 
-from keras_attention.ops import (
-    masked_entmax15,
-    masked_hardmax,
-    masked_sigmoid,
-    masked_softmax,
-    masked_sparsemax,
-)
+from keras_attention.attention.scoring import NORMALIZERS
+from keras_attention.ops import masked_hardmax, masked_sigmoid, masked_softmax
 from tests import oracles
 from tests.backends import compiled, dtypes, gradients_by, tensor
 from tests.helpers import (
@@ -26,13 +21,6 @@ from tests.helpers import (
     numpy,
 )
 
-NORMALIZERS = {
-    "softmax": masked_softmax,
-    "sparsemax": masked_sparsemax,
-    "entmax15": masked_entmax15,
-    "hardmax": masked_hardmax,
-    "normalized_sigmoid": masked_sigmoid,
-}
 SIGMOID = "normalized_sigmoid"
 each = pytest.mark.parametrize("name", NORMALIZERS)
 each_smooth = pytest.mark.parametrize("name", [x for x in NORMALIZERS if x != "hardmax"])
