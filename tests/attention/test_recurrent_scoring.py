@@ -251,7 +251,7 @@ WANTED = "`state` must have the structure, shapes and dtypes of float32 of shape
 test_a_state_of_another_memory = refusals(
     (attended(PAST, zeros(TK + 1)), WANTED, "float32 of shape (2, 8)"),
     (attended(PAST, np.zeros((B, TK), "int32")), WANTED, "int32"),
-    (attended(PAST, [zeros(TK)] * 2), WANTED, "["),
+    (attended(PAST, [zeros(TK)] * 2), "`state` must have the structure", "received ["),
     (attended(PLAIN, "nonsense"), "has no state"),
     (attended(PLAIN, noise=zeros(TK)), "Leave `noise` out"),
     (decoded_from(initial_state=[zeros(H), zeros(TK + 1)]),

@@ -116,7 +116,7 @@ def test_each_head_has_its_own_seeds():
     vectors, others = ([numpy(x.score_vector) for x in one.heads] for one in (layer, again))
     assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
     assert np.array_equal(vectors, others)
-    heads = ka.MultiHead(ka.BahdanauAttention(3, dropout=0.4, seed=2**32 - 1), 2).heads
+    heads = ka.MultiHead(ka.BahdanauAttention(3, seed=2**32 - 1), 2).heads
     assert [head.seed for head in heads] == [2**32 - 1, 0]
 
 

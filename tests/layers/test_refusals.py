@@ -128,8 +128,8 @@ WRONG_CALLS = {
     ],
     ("hop",): [
         ({"value": None}, "(2, memory steps, 5)"),
-        ({"value": (B, TK, 3)}, "(2, 7, 5)", "because `query` has 5 features"),
-        ({"key": (B, TK, 3)}, "(2, 7, 5)", "because `query` has 5 features"),
+        ({"value": (B, TK, 3)}, "(2, 7, 5)", "5 features"),
+        ({"key": (B, TK, 3)}, "(2, 7, 5)", "5 features"),
     ],
     ("network",): [
         ({"story": (B, W, "int32")}, "(batch, sentences, words)"),
