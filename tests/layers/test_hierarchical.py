@@ -1,7 +1,5 @@
 """Hierarchical attention with any encoders against loops of the paper."""
 
-import functools
-
 import keras
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from tests.backends import BACKEND, dtypes, only_on
 from tests.helpers import (
     assert_all_close,
     assert_close,
-    assert_dropout_is_for_training,
     assert_gradients,
     assert_masking_is_truncating,
     assert_refused,
@@ -301,8 +298,17 @@ def test_options_reach_both_attentions():
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
 def test_dropout_is_for_training_and_the_weights_are_those_before_it(dtype):
     # Without an encoder dropout changes nothing but the vectors of the sentences.
-    make = functools.partial(built, dropout=0.4, seed=3, dtype=dtype)
-    assert_dropout_is_for_training(make, [documents()], mask=MASK)
+    layer, twin = (built(dropout=0.4, seed=3, dtype=dtype) for _ in range(2))
+    quiet, words, sentences = (numpy(x) for x in run(layer, documents(), mask=MASK))
+    assert np.array_equal(numpy(layer(documents(), mask=MASK, training=False)), quiet)
+    calls = [run(x, documents(), mask=MASK, training=True) for x in (layer, layer, twin)]
+    first, second, repeated = (numpy(x[0]) for x in calls)
+    assert not np.isclose(first[:2], quiet[:2]).all()
+    assert not np.isclose(first, second).all()
+    assert np.array_equal(repeated, first)
+    assert np.array_equal(numpy(calls[0][1]), words)
+    for found in (sentences, numpy(calls[0][2])):
+        assert_close(found.sum(axis=1), MASK.any(axis=(1, 2)).astype(float), dtype)
 
 
 @pytest.mark.parametrize("level", ["word", "sentence"])
