@@ -57,9 +57,8 @@ def test_products_on_pytorch_are_no_views(function, first, second, equation):
 def test_few_pairs_store_their_tanh(monkeypatch):
     """It is faster than to compute them again, which `custom_vjp` does for more."""
     monkeypatch.setattr(dispatch, "SMALL_EAGER", 2 * 1 * 4 * 5)
-    query, key, vector = (
-        tensor(normal(0, *sizes)).requires_grad_() for sizes in ((2, 3, 5), (2, 4, 5), (5,))
-    )
+    sizes = (2, 3, 5), (2, 4, 5), (5,)
+    query, key, vector = (tensor(normal(0, *size)).requires_grad_() for size in sizes)
     assert "TanhBackward0" in operations(additive_score(query[:, :1], key, vector), 9)
     assert "TanhBackward0" not in operations(additive_score(query, key, vector), 9)
 
