@@ -6,7 +6,7 @@ import math
 import numpy as np
 from keras import ops
 
-from keras_attention.search import SearchResult
+from keras_attention.search import SearchResult, bidirectional_search
 
 V, D, TK, L = 7, 5, 3, 11
 START, END = 2, 1
@@ -170,6 +170,11 @@ def reading_on(tokens, state, memory):
     """A step of a memory of any size: the next token follows the last, and it reads the memory."""
     logits = ops.one_hot((tokens + 1) % V, V) + ops.sum(memory, axis=-1, keepdims=True)
     return logits * ops.sin(ops.arange(float(V)) + memory[:, :1]), state, ops.softmax(memory)
+
+
+def both_directions(step, state, memory, **options):
+    """A search in both directions with one model, as a function like the other searches."""
+    return bidirectional_search((step, step), (state, state), (memory, memory), **options)
 
 
 def to_numpy(result):

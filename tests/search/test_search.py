@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.search import SearchResult, beam_search, bidirectional_search, greedy_search
+from keras_attention.search import SearchResult, beam_search, greedy_search
 from keras_attention.search._top_k import GROUP, SHORTEST, top_k
 from tests import fast
 from tests.backends import BACKEND, on_tensorflow
@@ -21,6 +21,7 @@ from tests.search.oracles import (
     V,
     assert_found,
     assert_same,
+    both_directions,
     oracle_beam,
     oracle_greedy,
     penalty,
@@ -184,10 +185,6 @@ def test_search_stops_when_all_have_ended():
     assert count(end_at_once, beam_search, beam_width=V, length_penalty=0.0) == 2
     assert count(end_or_nothing, beam_search, beam_width=3) == 1
     assert count(end_or_nothing, greedy_search, -certainty) == 1
-
-
-def both_directions(step, state, memory, **options):
-    return bidirectional_search((step,) * 2, (state,) * 2, (memory, 2 * memory), **options)
 
 
 @on_tensorflow
