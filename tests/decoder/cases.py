@@ -9,27 +9,9 @@ import pytest
 from keras import layers
 
 from keras_attention import AttentionRNN, LuongAttention, beam_search
-from tests import fast, oracles
+from tests import fast, helpers, oracles
 from tests.backends import compiled, tensor
-from tests.helpers import (
-    BAHDANAU,
-    DQ,
-    HEADS,
-    LUONG,
-    MECHANISMS,
-    TK,
-    B,
-    Heads,
-    Mechanism,
-    assert_all_close,
-    assert_close,
-    gradients,
-    lengths_mask,
-    normal,
-    numpy,
-    randomize,
-    weight_arrays,
-)
+from tests.helpers import BAHDANAU, DQ, HEADS, LUONG, MECHANISMS, TK, B, normal, numpy, randomize
 from tests.past_weights import PastWeightsAttention
 
 T, D, DV, H = 5, 3, 13, 11
@@ -42,7 +24,7 @@ INITIALIZER = {"recurrent_initializer": "glorot_uniform"}
 class Decoder:
     """A configuration of an AttentionRNN, and the oracle of the same equations."""
 
-    mechanism: Mechanism
+    mechanism: helpers.Mechanism
     cells: tuple = (("gru", H),)
     options: dict = field(default_factory=dict)
 
@@ -78,7 +60,7 @@ class Decoder:
 
 def oracle_parts(layer, mechanism, kinds, cells, weights=None, initial=None):
     """The attention and the cells of a layer as oracles, and the first states of every sample."""
-    arrays = weights or weight_arrays(layer)
+    arrays = weights or helpers.weight_arrays(layer)
     arrays = {id(w): x for w, x in zip(layer.trainable_weights, arrays, strict=True)}
     steps = [
         CELLS[kind][1](**{w.name: arrays[id(w)] for w in cell.trainable_weights})
@@ -109,7 +91,7 @@ CASES = {
     "feeding": Decoder(VECTOR, (("lstm", H),), FEEDING),
     "feeding-stack": Decoder(LUONG["concat-local-m"], STACK, {**FEEDING, "output_mode": "concat"}),
     "heads": Decoder(HEADS["heads, bahdanau"], STACK, {"output_mode": "concat"}),
-    "heads, feeding": Decoder(Heads(LuongAttention, {"units": 3}), (("lstm", H),), FEEDING),
+    "heads, feeding": Decoder(helpers.Heads(LuongAttention, {"units": 3}), (("lstm", H),), FEEDING),
     "past weights": Decoder(PAST, STACK, PREVIOUS),
     "past weights after the loop": Decoder(PAST, (("gru", H),), CURRENT),
     "past weights-feeding": Decoder(PAST, (("lstm", H),), FEEDING),
@@ -125,7 +107,7 @@ ATTENTIONS = {
 FEW = ("bahdanau", "current-stack-concat", "feeding-stack", "past weights")
 few_cases = pytest.mark.parametrize("name", fast(CASES, FEW))
 SEQUENCES_MASK = np.array([[False, True, False, True, True], [True, True, True, False, False]])
-MEMORY_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])
+MEMORY_MASK = np.stack([helpers.lengths_mask([5], TK)[0], np.arange(TK) >= 1])
 # One sample has a hole in the middle; the other has holes in front, in the middle, at the end.
 HOLES = np.array([[1, 0, 1, 1, 1, 1, 1], [0, 1, 1, 0, 1, 1, 0]], bool)
 MASKS = {"sequences_mask": SEQUENCES_MASK, "memory_mask": HOLES}
@@ -146,8 +128,8 @@ def assert_masked_steps_may_hold_anything(layer, jit):
     def call(*inputs):
         return layer(*inputs, **MASKS, return_attention_scores=True)
 
-    found = [gradients(layer, call, x, jit) for x in ((sequences, memory), spoiled)]
-    assert_all_close(*([*outputs, *grads] for outputs, grads in found))
+    found = [helpers.gradients(layer, call, x, jit) for x in ((sequences, memory), spoiled)]
+    helpers.assert_all_close(*([*outputs, *grads] for outputs, grads in found))
 
 
 def assert_beams_carry_states(attention, memory, mask=None, width=2, length=4, jit=False, spread=1):
@@ -177,5 +159,5 @@ def assert_beams_carry_states(attention, memory, mask=None, width=2, length=4, j
         weights = keras.tree.flatten(weights)
         for b, steps in enumerate(numpy(found.lengths).astype(int)[:, k]):
             for x, y in zip(keras.tree.flatten(found.weights), weights, strict=True):
-                assert_close(numpy(x)[b, k, :steps], numpy(y)[b, :steps])
+                helpers.assert_close(numpy(x)[b, k, :steps], numpy(y)[b, :steps])
                 assert not numpy(x)[b, k, steps:].any()

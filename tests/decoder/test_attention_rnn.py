@@ -9,44 +9,13 @@ from keras import layers, ops
 
 from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
 from keras_attention.backend import leaves
-from tests import fast
+from tests import fast, helpers
 from tests.backends import dtypes, on_tensorflow, tensor
-from tests.decoder.cases import (
-    ATTENTIONS,
-    CASES,
-    CURRENT,
-    DV,
-    FEEDING,
-    FEW,
-    HOLES,
-    INITIALIZER,
-    MASKS,
-    MEMORY_MASK,
-    PREVIOUS,
-    SEQUENCES_MASK,
-    STACK,
-    VECTOR,
-    D,
-    Decoder,
-    H,
-    T,
-    assert_masked_steps_may_hold_anything,
-    few_cases,
-    tensors,
-)
-from tests.helpers import (
-    DQ,
-    DTYPES,
-    TK,
-    B,
-    assert_all_close,
-    assert_close,
-    assert_gradients,
-    normal,
-    numpy,
-)
+from tests.decoder import cases
+from tests.decoder.cases import CASES, DV, HOLES, MASKS, MEMORY_MASK, D, H, T, few_cases, tensors
+from tests.helpers import DQ, DTYPES, TK, B, assert_all_close, assert_close, normal, numpy
 
-OPTIONS = {"previous": PREVIOUS, "feeding": FEEDING, "current": CURRENT}
+OPTIONS = {"previous": cases.PREVIOUS, "feeding": cases.FEEDING, "current": cases.CURRENT}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -70,11 +39,11 @@ def without_position(layer, states):
     return flat[:-1] if layer.attention.uses_position else flat
 
 
-@pytest.mark.parametrize("name", ATTENTIONS)
+@pytest.mark.parametrize("name", cases.ATTENTIONS)
 @pytest.mark.parametrize("options", ["previous", "feeding"])
 @pytest.mark.each_value
 def test_every_attention_with_masks_and_step_by_step(name, options):
-    check_masks_and_steps(Decoder(ATTENTIONS[name], (("gru", DV),), OPTIONS[options]))
+    check_masks_and_steps(cases.Decoder(cases.ATTENTIONS[name], (("gru", DV),), OPTIONS[options]))
 
 
 @few_cases
@@ -104,7 +73,7 @@ def check_masks_and_steps(decoder):
 @pytest.mark.parametrize("jit", fast([False, True], [False]))
 @pytest.mark.each_value
 def test_masked_steps_may_hold_anything(name, jit):
-    assert_masked_steps_may_hold_anything(CASES[name].built(), jit)
+    cases.assert_masked_steps_may_hold_anything(CASES[name].built(), jit)
 
 
 @pytest.mark.parametrize("name", ["bahdanau-lstm-concat", "current-stack-concat", "feeding-stack"])
@@ -115,7 +84,7 @@ def test_gradients_are_those_of_the_loop(name, training):
     decoder = replace(CASES[name], cells=small)
     layer = decoder.built(d=2, dv=5, return_state=True)
     inputs = normal(1, B, 3, 2), normal(2, B, 5, 5)
-    masks = {"sequences_mask": SEQUENCES_MASK[:, :3], "memory_mask": MEMORY_MASK[:, :5]}
+    masks = {"sequences_mask": cases.SEQUENCES_MASK[:, :3], "memory_mask": MEMORY_MASK[:, :5]}
 
     def call(*inputs):
         options = {"return_attention_scores": True, "training": training}
@@ -126,14 +95,17 @@ def test_gradients_are_those_of_the_loop(name, training):
         outputs, align, states = decoder.run_oracle(layer, *inputs, weights=weights, **masks)
         return [outputs, *states, align]
 
-    assert_gradients(layer, call, inputs, oracle)
+    helpers.assert_gradients(layer, call, inputs, oracle)
 
 
 def forms_of_initial_state():
     """The decoder, what it is given, and the flat states of that."""
     h, c, g, fed = (normal([7, n], B, size) for n, size in enumerate((DQ, DQ, H, 23)))
     gru, stack = CASES["bahdanau"], CASES["bahdanau-stack"]
-    feeding, lstm = Decoder(VECTOR, STACK, FEEDING), replace(gru, cells=(("lstm", DQ),))
+    feeding, lstm = (
+        cases.Decoder(cases.VECTOR, cases.STACK, cases.FEEDING),
+        replace(gru, cells=(("lstm", DQ),)),
+    )
     return {
         "gru: a tensor": (gru, g, [g]),
         "gru: a list": (gru, [g], [g]),
@@ -169,10 +141,10 @@ def test_initial_state(form):
 
 @pytest.mark.parametrize(("attention", "options", "query", "output"), [
     (BahdanauAttention(17), {}, "previous", "cell"),
-    (BahdanauAttention(17), CURRENT, "current", "attention"),
+    (BahdanauAttention(17), cases.CURRENT, "current", "attention"),
     (BahdanauAttention(17), {"input_feeding": True}, "current", "attention"),
     (LuongAttention(), {}, "current", "attention"),
-    (LuongAttention(), PREVIOUS, "previous", "cell"),
+    (LuongAttention(), cases.PREVIOUS, "previous", "cell"),
     (LuongAttention(), {"output_mode": "concat"}, "current", "concat"),
 ])  # fmt: skip
 def test_defaults_are_those_of_the_paper_of_the_attention(attention, options, query, output):
@@ -216,7 +188,7 @@ def test_positions_beyond_256_are_exact_in_bfloat16(options):
     import tensorflow as tf
 
     attention = LuongAttention("general", "local-m", half_width=1, dtype="bfloat16")
-    cell = layers.GRUCell(2, dtype="bfloat16", **INITIALIZER)
+    cell = layers.GRUCell(2, dtype="bfloat16", **cases.INITIALIZER)
     layer = AttentionRNN(cell, attention, dtype="bfloat16", **OPTIONS[options])
     inputs = [tensor(normal(n, 1, 300, 2), "bfloat16") for n in range(2)]
     layer(inputs[0][:, :2], inputs[1][:, :2])
@@ -308,7 +280,7 @@ def test_empty_axes(name, empty, jit):
     assert all(x is None or np.isfinite(numpy(tensor(x))).all() for x in found)
 
 
-@pytest.mark.parametrize("name", FEW)
+@pytest.mark.parametrize("name", cases.FEW)
 def test_no_step_keeps_the_state_without_a_mask_too(name):
     layer = CASES[name].built(return_state=True)
     inputs, initial = (normal(1, B, 0, D), normal(2, B, TK, DV)), initial_of(layer, B)
@@ -317,24 +289,11 @@ def test_no_step_keeps_the_state_without_a_mask_too(name):
     assert_all_close(without_position(layer, states), initial)
 
 
-def model_of(decoder):
-    inputs = keras.Input((T, D)), keras.Input((TK, DV))
-    return keras.Model(inputs, decoder(*inputs))
-
-
-def test_a_decoder_whose_parts_another_one_has_too_is_saved(tmp_path):
-    """The usual pair, one decoder for training and one for inference, in two models."""
-    cell, attention = layers.GRUCell(H), BahdanauAttention(17)
-    model, _ = (model_of(AttentionRNN(cell, attention)) for _ in range(2))
-    model.save(tmp_path / "train.keras")
-    x = list(tensors("float32"))
-    assert_close(keras.saving.load_model(tmp_path / "train.keras")(x), numpy(model(x)), "float32")
-
-
 @pytest.mark.slow
 def test_a_regularizer_of_the_decoder_counts_and_is_saved(tmp_path):
     options = {"activity_regularizer": keras.regularizers.L2(0.1)}
-    model, x = model_of(CASES["bahdanau"].make("float32", **options)), list(tensors("float32"))
+    inputs, x = [keras.Input((T, D)), keras.Input((TK, DV))], list(tensors("float32"))
+    model = keras.Model(inputs, CASES["bahdanau"].make("float32", **options)(*inputs))
     model.compile(keras.optimizers.SGD(0.0), "mse")
     model.save(tmp_path / "regularized.keras")
     for one in (model, keras.saving.load_model(tmp_path / "regularized.keras")):

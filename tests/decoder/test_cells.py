@@ -6,22 +6,10 @@ import pytest
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention, ResidualRNNCells
-from tests import fast, oracles
+from tests import fast, helpers, oracles
 from tests.backends import on_tensorflow, tensor
 from tests.decoder.cases import CURRENT, DV, FEEDING, PREVIOUS, D, H, T, tensors
-from tests.helpers import (
-    BAHDANAU,
-    DQ,
-    TK,
-    B,
-    assert_all_close,
-    assert_close,
-    assert_refused,
-    assert_steps_equal_the_call,
-    numpy,
-    randomize,
-    refusals,
-)
+from tests.helpers import DQ, B, assert_all_close, assert_refused, numpy
 
 OPTIONS = {"previous": PREVIOUS, "current": CURRENT, "fed": FEEDING}
 every_option = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
@@ -54,7 +42,7 @@ class Doubling(layers.GRUCell):
 def test_a_cell_may_compute_around_its_call():
     cell = Doubling(H, dtype="float64")
     layer = AttentionRNN(cell, BahdanauAttention(17, dtype="float64"), "current", dtype="float64")
-    assert_steps_equal_the_call(layer, *tensors(), dtype="float64")
+    helpers.assert_steps_equal_the_call(layer, *tensors(), dtype="float64")
 
 
 @on_tensorflow
@@ -91,7 +79,7 @@ def test_losses_that_a_cell_adds_count_in_training(query):
             self.add_loss(keras.ops.mean(keras.ops.square(output)))
             return output, states
 
-    inputs = keras.Input((T, D)), keras.Input((TK, DV))
+    inputs = keras.Input((T, D)), keras.Input((helpers.TK, DV))
     options = {"output_mode": "concat", "unroll": True, "query": query}
     layer = AttentionRNN(Costly(H), BahdanauAttention(17), **options)
     model = keras.Model(inputs, layer(*inputs))
@@ -197,7 +185,7 @@ def decoder(cell, **options):
     attention = BahdanauAttention(17, dtype="float64")
     layer = AttentionRNN(cell, attention, dtype="float64", output_mode="concat", **options)
     layer.build((None, None, D), (None, None, DV))
-    return randomize(layer)
+    return helpers.randomize(layer)
 
 
 @pytest.mark.parametrize("cell", CELLS)
@@ -206,7 +194,7 @@ def decoder(cell, **options):
 @pytest.mark.each_value
 def test_cells_whose_output_is_not_their_first_state(cell, options, training):
     layer, inputs = decoder(CELLS[cell](), **options), tensors()
-    row, cell = BAHDANAU["plain"].row(layer.attention), layer.cell
+    row, cell = helpers.BAHDANAU["plain"].row(layer.attention), layer.cell
     outputs, weights, _ = oracles.attention_rnn(
         row,
         [loop_of(cell)],
@@ -219,7 +207,7 @@ def test_cells_whose_output_is_not_their_first_state(cell, options, training):
     )
     found = layer(*inputs, return_attention_scores=True, training=training)
     assert_all_close(found, [outputs, weights])
-    assert_steps_equal_the_call(layer, *inputs, dtype="float64")
+    helpers.assert_steps_equal_the_call(layer, *inputs, dtype="float64")
 
 
 def test_residual_cells_in_a_layer_of_keras():
@@ -232,7 +220,7 @@ def test_residual_cells_in_a_layer_of_keras():
         for x in sequences[b]:
             output, states = step(x, states)
             expected.append(output)
-    assert_close(found, np.reshape(expected, (B, T, H)))
+    helpers.assert_close(found, np.reshape(expected, (B, T, H)))
 
 
 def test_cells_of_a_generator():
@@ -240,7 +228,7 @@ def test_cells_of_a_generator():
 
 
 CELL, WANTED = layers.GRUCell(3), "`cells` must be a list of Keras RNN cells, such as ["
-test_bad_cells = refusals(*(
+test_bad_cells = helpers.refusals(*(
     (lambda cells=cells: ResidualRNNCells(cells, name="stack"), "stack: ", *words)
     for cells, *words in (
         ([CELL] * 2, "`cells` must not hold one cell more than once; received [", "Make each: ["),

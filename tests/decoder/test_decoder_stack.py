@@ -7,40 +7,16 @@ from keras import layers
 import keras_attention.decoder.decoder_stack as module
 from keras_attention import BahdanauAttention, DecoderStack, LuongAttention
 from keras_attention.backend import ExecutionContext
-from tests import fast, oracles
+from tests import fast, helpers, oracles
 from tests.backends import only_on
-from tests.decoder.cases import (
-    DV,
-    HOLES,
-    MASKS,
-    SEQUENCES_MASK,
-    D,
-    H,
-    T,
-    assert_masked_steps_may_hold_anything,
-    oracle_parts,
-    tensors,
-)
-from tests.helpers import (
-    BAHDANAU,
-    LUONG,
-    MECHANISMS,
-    B,
-    assert_all_close,
-    assert_close,
-    assert_gradients,
-    assert_refused,
-    assert_steps_equal_the_call,
-    normal,
-    numpy,
-    randomize,
-    refusals,
-)
+from tests.decoder import cases
+from tests.decoder.cases import DV, HOLES, MASKS, SEQUENCES_MASK, D, H, T, oracle_parts, tensors
+from tests.helpers import LUONG, MECHANISMS, B, assert_close, assert_refused, normal, numpy
 
 KINDS = {"gru": layers.GRU, "lstm": layers.LSTM}
 # The mechanism, and the kind and units of every layer.
 CASES = {
-    "four LSTMs": (BAHDANAU["plain"], (("lstm", 7), ("lstm", H), ("lstm", H), ("lstm", H))),
+    "four LSTMs": (helpers.BAHDANAU["plain"], (("lstm", 7), ("lstm", H), ("lstm", H), ("lstm", H))),
     "two kinds": (LUONG["general-local-m"], (("gru", 7), ("lstm", H), ("gru", H))),
     "two layers": (MECHANISMS["vector"], (("lstm", 7), ("gru", H))),
     "a state": (MECHANISMS["past weights"], (("gru", 7), ("gru", H), ("gru", H))),
@@ -62,7 +38,7 @@ def make(name, dtype="float64"):
 def built(name, d=D, dv=DV):
     layer = make(name)
     layer.build((None, None, d), (None, None, dv))
-    return randomize(layer)
+    return helpers.randomize(layer)
 
 
 def run_oracle(name, layer, sequences, memory, weights=None, initial=None, **masks):
@@ -77,11 +53,11 @@ def test_equals_the_loop_of_the_equations(name, monkeypatch):
     layer = built(name)
     for masks in ({}, MASKS):
         result = layer(*tensors(), **masks, return_attention_scores=True)
-        assert_all_close(result, run_oracle(name, layer, *tensors(), **masks))
+        helpers.assert_all_close(result, run_oracle(name, layer, *tensors(), **masks))
     assert_close(layer(*tensors(), **MASKS), numpy(result[0]))
-    assert_steps_equal_the_call(layer, *tensors(), HOLES, "float64")
+    helpers.assert_steps_equal_the_call(layer, *tensors(), HOLES, "float64")
     monkeypatch.setattr(module, "_uses_keras_call", lambda *_: True)
-    assert_all_close(layer(*tensors(), **MASKS, return_attention_scores=True), result)
+    helpers.assert_all_close(layer(*tensors(), **MASKS, return_attention_scores=True), result)
 
 
 def test_on_a_gpu_the_layers_may_use_cudnn(monkeypatch):
@@ -117,7 +93,7 @@ def test_a_subclass_keeps_its_call(kind):
 
 @pytest.mark.parametrize("jit", fast([False, True], [False]))
 def test_masked_steps_may_hold_anything(jit):
-    assert_masked_steps_may_hold_anything(built("two kinds"), jit)
+    cases.assert_masked_steps_may_hold_anything(built("two kinds"), jit)
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -134,7 +110,7 @@ def test_gradients_are_those_of_the_loop(training, monkeypatch):
     def oracle(inputs, weights):
         return list(run_oracle("small", layer, *inputs, weights=weights, **masks))
 
-    assert_gradients(layer, call, inputs, oracle)
+    helpers.assert_gradients(layer, call, inputs, oracle)
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -153,7 +129,7 @@ def test_initial_states(nested):
 def test_stacked_cells_in_a_layer():
     stacked = layers.RNN([layers.LSTMCell(7), layers.GRUCell(H)], return_sequences=True)
     layer = DecoderStack([stacked, rnn(H, layers.LSTM)], LuongAttention())
-    assert_steps_equal_the_call(layer, *tensors("float32"))
+    helpers.assert_steps_equal_the_call(layer, *tensors("float32"))
 
 
 def test_dropout_of_the_layers_and_of_the_attention():
@@ -198,7 +174,7 @@ def stack(rnns, attention=ATTENTION):
     return DecoderStack(rnns, attention, name="stack")
 
 
-test_refusals = refusals(*((lambda x=x: stack(*x), "stack: ", *words) for x, *words in (
+test_refusals = helpers.refusals(*((lambda x=x: stack(*x), "stack: ", *words) for x, *words in (
     *(([x], LIST) for x in (
         ONE, [ONE], [], [ONE, layers.GRU(3)], [ONE, layers.GRUCell(3)], [ONE, None],
         [ONE, layers.Bidirectional(rnn())])),

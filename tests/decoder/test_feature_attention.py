@@ -5,21 +5,10 @@ import numpy as np
 import pytest
 
 from keras_attention import FeatureAttention
-from tests import fast
+from tests import fast, helpers
 from tests.backends import dtypes
 from tests.decoder.cases import CELLS, INITIALIZER
-from tests.helpers import (
-    DTYPES,
-    assert_all_close,
-    assert_close,
-    assert_gradients,
-    gradients,
-    normal,
-    numpy,
-    randomize,
-    refusals,
-    weight_arrays,
-)
+from tests.helpers import DTYPES, assert_all_close, assert_close, gradients, normal, numpy, refusals
 from tests.oracles import feature_attention
 
 B, T, N, H, U = 2, 5, 7, 3, 11
@@ -32,7 +21,7 @@ def built(kind="lstm", dtype="float64", **kwargs):
     cell = CELLS[kind][0](H, dtype=dtype, **INITIALIZER)
     layer = FeatureAttention(cell, U, **kwargs)
     layer.build((None, T, N))
-    return randomize(layer)
+    return helpers.randomize(layer)
 
 
 def run(layer, inputs, **kwargs):
@@ -40,7 +29,7 @@ def run(layer, inputs, **kwargs):
 
 
 def paper(layer, kind, inputs, mask=None, weights=None):
-    weights = weights or weight_arrays(layer)
+    weights = weights or helpers.weight_arrays(layer)
     named, of_cell = {}, {}
     inside = {id(x) for x in layer.cell.trainable_weights}
     for weight, array in zip(layer.trainable_weights, weights, strict=True):
@@ -69,7 +58,7 @@ def test_gradients_are_those_of_the_paper(unroll, jit):
         return paper(layer, "lstm", *inputs, MASK, weights)
 
     inputs = [normal(1, B, T, N)]
-    assert_gradients(layer, lambda x: run(layer, x, mask=MASK), inputs, oracle, jit=jit)
+    helpers.assert_gradients(layer, lambda x: run(layer, x, mask=MASK), inputs, oracle, jit=jit)
 
 
 def test_sparse_weights_without_a_bias():

@@ -4,29 +4,12 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    LocationSensitiveAttention,
-    LuongAttention,
-    MultiHead,
-    MultiSource,
-)
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, MultiHead, MultiSource
+from keras_attention.attention import RecurrentScoringMixin
+from tests import helpers
 from tests.backends import BACKEND, compiled, gradients_by, on_tensorflow, tensor
 from tests.decoder.cases import DV, D, H, T, tensors
-from tests.helpers import (
-    TK,
-    AnyCell,
-    B,
-    assert_all_close,
-    assert_close,
-    assert_refused,
-    assert_steps_equal_the_call,
-    gradients,
-    normal,
-    numpy,
-    randomize,
-)
+from tests.helpers import TK, AnyCell, B, assert_all_close, gradients, normal, numpy, randomize
 
 U = 5
 
@@ -188,7 +171,7 @@ def test_a_score_of_the_position_is_that_of_a_loop():
         rows = [(found[b, i], i, i)] + [(alone[b], 0, number[b])] * (i == 0)
         for weights, place, position in rows:
             row = [np.exp(scores[b, place, j] - 0.3 * abs(position - j)) for j in range(TK)]
-            assert_close(weights, row / np.sum(row))
+            helpers.assert_close(weights, row / np.sum(row))
 
 
 @every_way
@@ -199,7 +182,7 @@ def test_a_step_of_a_decoder_is_that_of_its_call(inside, options):
     memory = [memory, memory[:, :3]] if inside == "sources" else memory
     layer = AttentionRNN(layers.GRUCell(H), INSIDE[inside](Relative(U)), **options)
     layer(sequences, memory)
-    assert_steps_equal_the_call(randomize(layer), sequences, memory)
+    helpers.assert_steps_equal_the_call(randomize(layer), sequences, memory)
 
 
 def test_gradients_of_a_loop_are_those_of_unrolled_steps():
@@ -218,12 +201,12 @@ def test_a_hook_that_counts_the_queries_is_refused(inside, kind, query):
     memory = [(B, TK, DV), (B, 3, DV)] if inside == "sources" else (B, TK, DV)
     layer = AttentionRNN(layers.GRUCell(H), INSIDE[inside](kind(U)), query=query)
     fragments = "give a query alone another result", "score(self, query, key, position)"
-    assert_refused(lambda: layer.build((B, T, D), memory), *fragments)
+    helpers.assert_refused(lambda: layer.build((B, T, D), memory), *fragments)
 
 
 def test_a_state_counts_in_place_of_a_position():
     with pytest.raises(TypeError, match="takes no `position`"):
 
-        class Both(LocationSensitiveAttention):
+        class Both(RecurrentScoringMixin):
             def score(self, query, key, state, position):
                 raise AssertionError

@@ -7,15 +7,9 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    CoverageAttention,
-    LuongAttention,
-    MultiHead,
-    MultiSource,
-)
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, MultiHead, MultiSource
 from keras_attention.decoder import DecoderState
+from keras_attention.layers import CoverageAttention
 from tests.backends import on_tensorflow, tensor
 from tests.decoder.cases import CASES, DV, FEEDING, PREVIOUS, D, H, T, tensors
 from tests.helpers import TK, B, arguments, assert_refused, normal, refusals

@@ -11,16 +11,8 @@ from keras_attention.search import SearchResult, beam_search, bidirectional_sear
 from tests import fast
 from tests.backends import BACKEND, compiled
 from tests.helpers import refusals
-from tests.search.oracles import (
-    END,
-    START,
-    Decoder,
-    assert_all_found,
-    assert_found,
-    brute_force,
-    penalty,
-    to_numpy,
-)
+from tests.search import oracles
+from tests.search.oracles import END, START, Decoder, assert_found, brute_force, penalty, to_numpy
 from tests.search.test_logits_processors import is_allowed
 
 WORDS, LONGEST, SAMPLES = 3, 5, 4
@@ -88,7 +80,7 @@ def test_with_all_beams_it_is_the_exhaustive_search(name, jit):
     decoders, inputs = make_inputs()
     expected = exhaustive(decoders, inputs, **OPTIONS[name])
     found = search(decoders, inputs, jit, beam_width=EVERY, **OPTIONS[name])
-    assert_all_found(found, expected, LONGEST)
+    oracles.assert_all_found(found, expected, LONGEST)
 
 
 @pytest.mark.parametrize("width", fast([1, 2, 5], [2]))

@@ -11,20 +11,8 @@ from keras_attention.attention import Memory
 from keras_attention.search import SearchResult, beam_search, greedy_search, sample_search
 from tests.backends import BACKEND, compiled
 from tests.helpers import assert_refused
-from tests.search.oracles import (
-    END,
-    START,
-    TOKENS,
-    Decoder,
-    V,
-    assert_all_found,
-    assert_found,
-    assert_same,
-    both_directions,
-    brute_force,
-    oracle_greedy,
-    to_numpy,
-)
+from tests.search import oracles
+from tests.search.oracles import END, START, TOKENS, Decoder, V, assert_same, brute_force, to_numpy
 
 WORDS, LONGEST = 3, 5
 FEW = {"start_token": START, "end_token": END, "max_length": LONGEST}
@@ -115,7 +103,7 @@ def test_exhaustive_beam_is_brute_force(name):
     changed = [[x[0] for x in y] for y in expected] != unlimited()
     assert changed or name in ("no prefix", "gnmt of all")
     found = beam_search(decoder.step, *inputs, beam_width=67, **FEW, **OPTIONS[name])
-    assert_all_found(found, expected, LONGEST)
+    oracles.assert_all_found(found, expected, LONGEST)
 
 
 def test_greedy_search_with_limits():
@@ -126,10 +114,10 @@ def test_greedy_search_with_limits():
     prefix[:3, 2:] = -1
     limits = {"min_length": 7, "no_repeat_ngram_size": 2}
     allowed = lambda b, tokens: is_allowed(tokens, prefix[b], **limits)  # noqa: E731
-    expected = oracle_greedy(decoder, state, memory, allowed=allowed)
+    expected = oracles.oracle_greedy(decoder, state, memory, allowed=allowed)
     options = TOKENS | limits | {"prefix": prefix}
     found = greedy_search(decoder.step, state, memory, **options)
-    assert_found(found, expected)
+    oracles.assert_found(found, expected)
     one = to_numpy(beam_search(decoder.step, state, memory, beam_width=1, **options))
     np.testing.assert_array_equal(one.tokens[:, 0], to_numpy(found).tokens)
 
@@ -184,7 +172,7 @@ def test_options_out_of_range(change, words):
     (greedy_search, {"min_length": 2}),
     (beam_search, {"min_length": 2, "length_penalty": 0.7, "coverage_penalty": 0.3}),
     (sample_search, {"min_length": 2, "temperature": 1.3, "top_p": 0.8}),
-    (both_directions, {"min_length": 2, "length_penalty": 0.7}),
+    (oracles.both_directions, {"min_length": 2, "length_penalty": 0.7}),
 ])  # fmt: skip
 @pytest.mark.parametrize("limit", [2, 4, 9])
 @pytest.mark.parametrize("traced", [False, True])

@@ -11,16 +11,7 @@ from keras import ops
 from keras_attention.search import SearchResult, greedy_search, sample_search
 from tests.backends import compiled
 from tests.helpers import assert_refused
-from tests.search.oracles import (
-    END,
-    START,
-    TOKENS,
-    Decoder,
-    V,
-    assert_same,
-    brute_force,
-    to_numpy,
-)
+from tests.search.oracles import END, START, TOKENS, Decoder, V, assert_same, brute_force, to_numpy
 
 WORDS = 127  # a prime, so that the last group of words is padded
 ONE = {"start_token": START, "end_token": END, "max_length": 1}

@@ -12,22 +12,8 @@ from keras_attention.search._top_k import GROUP, SHORTEST, top_k
 from tests import fast
 from tests.backends import BACKEND, on_tensorflow
 from tests.helpers import assert_refused, numpy
-from tests.search.oracles import (
-    END,
-    START,
-    TOKENS,
-    D,
-    Decoder,
-    V,
-    assert_found,
-    assert_same,
-    both_directions,
-    oracle_beam,
-    oracle_greedy,
-    penalty,
-    reading_on,
-    to_numpy,
-)
+from tests.search import oracles
+from tests.search.oracles import END, TOKENS, D, Decoder, V, assert_same, penalty, to_numpy
 
 
 def count_up(tokens, state, memory):
@@ -39,10 +25,10 @@ def count_up(tokens, state, memory):
 def test_greedy_search_is_the_loop(length):
     decoder, options = Decoder(), TOKENS | {"max_length": length}
     state, memory = decoder.inputs(13)
-    expected = oracle_greedy(decoder, state, memory, length)
+    expected = oracles.oracle_greedy(decoder, state, memory, length)
     assert length == 1 or len({len(tokens) for tokens, *_ in expected}) > 3
     greedy = greedy_search(decoder.step, state, memory, **options)
-    assert_found(greedy, expected, length)
+    oracles.assert_found(greedy, expected, length)
     greedy = to_numpy(greedy)
     for length_penalty in (0.0, 1.3):
         more = {"beam_width": 1, "length_penalty": length_penalty}
@@ -56,11 +42,11 @@ def test_greedy_search_is_the_loop(length):
 def test_beam_search_is_the_loop(width, length_penalty, length):
     decoder = Decoder(width)
     state, memory = decoder.inputs(5)
-    expected = oracle_beam(decoder, state, memory, width, length_penalty, length)
+    expected = oracles.oracle_beam(decoder, state, memory, width, length_penalty, length)
     assert length == 1 or len({len(tokens) for beams in expected for tokens, *_ in beams}) > 1
     options = TOKENS | {"max_length": length, "length_penalty": length_penalty}
     found = beam_search(decoder.step, state, memory, beam_width=width, **options)
-    assert_found(found, expected, length)
+    oracles.assert_found(found, expected, length)
 
 
 def test_a_step_of_an_ended_hypothesis_does_not_matter():
@@ -129,7 +115,7 @@ def test_large_logits_keep_their_precision():
 def test_a_step_that_allows_nothing():
     # After token 4 nothing is allowed: the most probable token leads nowhere.
     table = np.full((1, V, V), -np.inf, "float32")
-    table[0, START, [3, 4]] = 1.0, 2.0
+    table[0, oracles.START, [3, 4]] = 1.0, 2.0
     table[0, 3, END] = 0.0
 
     def next_tokens(tokens, state, memory):
@@ -190,7 +176,7 @@ def test_search_stops_when_all_have_ended():
 @on_tensorflow
 @pytest.mark.slow
 @pytest.mark.parametrize("jit_compile", fast([False, True], [True], slow=0))
-@pytest.mark.parametrize("find", [greedy_search, beam_search, both_directions])
+@pytest.mark.parametrize("find", [greedy_search, beam_search, oracles.both_directions])
 def test_sizes_may_be_unknown(find, jit_compile):
     import tensorflow as tf
 
@@ -198,7 +184,7 @@ def test_sizes_may_be_unknown(find, jit_compile):
         options = {"no_repeat_ngram_size": 2, **TOKENS}
         if find is beam_search:
             options |= {"coverage_penalty": 0.3, "memory_mask": mask, "prefix": prefix}
-        return tuple(find(reading_on, None, memory, **options))
+        return tuple(find(oracles.reading_on, None, memory, **options))
 
     specs = [tf.TensorSpec((None, None), x) for x in ("float32", "bool", "int64")]
     graph = tf.function(run, specs, jit_compile=jit_compile)

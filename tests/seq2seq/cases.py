@@ -4,17 +4,9 @@ import keras
 import numpy as np
 from keras import layers
 
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    DecoderStack,
-    Ensemble,
-    LocationSensitiveAttention,
-    LuongAttention,
-    RecurrentEncoder,
-    ResidualRNNCells,
-    Seq2Seq,
-)
+from keras_attention import Ensemble, RecurrentEncoder, Seq2Seq
+from keras_attention.decoder import AttentionRNN, DecoderStack, ResidualRNNCells
+from keras_attention.layers import BahdanauAttention, LocationSensitiveAttention, LuongAttention
 from keras_attention.seq2seq import HardAttention, PointerGenerator, Readout
 from tests.helpers import randomize
 

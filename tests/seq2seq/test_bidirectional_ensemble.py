@@ -9,18 +9,8 @@ from keras_attention.search import bidirectional_search, reverse_tokens
 from keras_attention.seq2seq import BidirectionalEnsemble
 from tests.backends import BACKEND
 from tests.helpers import assert_refused, numpy
-from tests.seq2seq.cases import (
-    END,
-    SOURCES,
-    START,
-    TARGETS,
-    Changed,
-    V,
-    joined,
-    make_model,
-    with_other,
-    without_mask,
-)
+from tests.seq2seq import cases
+from tests.seq2seq.cases import END, SOURCES, START, TARGETS, V, joined, make_model, with_other
 
 PARTS = "left_to_right", "right_to_left"
 SETTINGS = {"start_token": START, "end_token": END, "max_length": 6}
@@ -92,7 +82,7 @@ def test_training_drops_nothing_in_the_members(kind):
 @pytest.mark.exhaustive
 def test_a_source_is_cut_only_if_both_encoders_mask_it(both):
     one = both.left_to_right
-    reading = with_other(one, encoder=Changed(one.encoder, without_mask))
+    reading = with_other(one, encoder=cases.Changed(one.encoder, cases.without_mask))
     for pair in ((reading, both.right_to_left), (both.right_to_left, reading)):
         model = BidirectionalEnsemble(*pair)
         expected = model.generate(SOURCES, 6)

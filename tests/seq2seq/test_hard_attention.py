@@ -8,27 +8,16 @@ import pytest
 from keras import ops
 
 from keras_attention.seq2seq import HardAttention
-from tests import fast
+from tests import fast, helpers
 from tests.backends import dtypes, gradients_by, tensor
-from tests.helpers import (
-    assert_all_close,
-    assert_close,
-    assert_gradients,
-    gradients,
-    lengths_mask,
-    normal,
-    numpy,
-    randomize,
-    refusals,
-    weight_arrays,
-)
+from tests.helpers import assert_close, gradients, normal, numpy, randomize, refusals, weight_arrays
 from tests.seq2seq.cases import softmax
 
 B, T, TK, H, D, U, V = 2, 3, 4, 5, 3, 2, 6
 WORDS = np.random.default_rng(5).integers(1, V, (B, T))
 TOKENS = np.concatenate([np.full((B, 1), 1), WORDS[:, :-1]], axis=1)
 # Padding behind, and padding in front.
-MASK = np.stack([lengths_mask([3], TK)[0], np.arange(TK) >= 1])
+MASK = np.stack([helpers.lengths_mask([3], TK)[0], np.arange(TK) >= 1])
 whole_or_monotonic = pytest.mark.parametrize("monotonic", [False, True])
 
 
@@ -128,7 +117,7 @@ def test_equals_the_sum_over_all_paths(monotonic, mask, jit):
     expected = loops(layer, inputs, weight_arrays(layer), mask)
     assert_close(run(layer, *map(tensor, inputs), mask), expected)
     oracle = lambda inputs, weights: [loops(layer, inputs, weights, mask)]  # noqa: E731
-    assert_gradients(layer, lambda *x: [run(layer, *x, mask)], inputs, oracle, jit=jit)
+    helpers.assert_gradients(layer, lambda *x: [run(layer, *x, mask)], inputs, oracle, jit=jit)
 
 
 @whole_or_monotonic
@@ -172,7 +161,7 @@ def test_masking_is_truncating_whatever_the_padding_holds(monotonic, place, fill
     found, expected = [numpy(x) for x in found], [numpy(x) for x in expected]
     assert not found[2][:, ~kept].any()
     found[1], found[2] = found[1][:, :, kept], found[2][:, kept]
-    assert_all_close(found, expected)
+    helpers.assert_all_close(found, expected)
 
 
 @pytest.mark.parametrize(

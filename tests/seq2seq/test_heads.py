@@ -8,17 +8,9 @@ import pytest
 from keras import ops
 
 from keras_attention.seq2seq import HardAttention, PointerGenerator, Readout
+from tests import helpers
 from tests.backends import XLA, dtypes
-from tests.helpers import (
-    DTYPES,
-    assert_close,
-    assert_gradients,
-    normal,
-    numpy,
-    randomize,
-    refusals,
-    weight_arrays,
-)
+from tests.helpers import DTYPES, assert_close, normal, numpy, randomize, refusals, weight_arrays
 
 B, T, TK, H, D, E, U, V = 2, 3, 4, 5, 3, 7, 11, 6
 CASES = {
@@ -160,7 +152,7 @@ def test_a_readout_equals_the_paper(options, dtype):
 def test_gradients_of_a_readout(options, jit):
     layer = built(options, dtype="float64")
     oracle = lambda inputs, weights: [paper(layer, *inputs, weights)]  # noqa: E731
-    assert_gradients(layer, lambda x, y: [layer(x, inputs=y)], tensors(), oracle, jit=jit)
+    helpers.assert_gradients(layer, lambda x, y: [layer(x, inputs=y)], tensors(), oracle, jit=jit)
 
 
 def test_dropout_of_a_readout_is_for_training():

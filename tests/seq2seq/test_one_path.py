@@ -13,17 +13,10 @@ import numpy as np
 import pytest
 from keras import layers, ops, tree
 
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    DecoderStack,
-    MemoryHop,
-    MultiHead,
-    MultiSource,
-    RecurrentEncoder,
-    ScoringMixin,
-    Seq2Seq,
-)
+from keras_attention import RecurrentEncoder, Seq2Seq
+from keras_attention.attention import ScoringMixin
+from keras_attention.decoder import AttentionRNN, DecoderStack
+from keras_attention.layers import BahdanauAttention, MemoryHop, MultiHead, MultiSource
 from keras_attention.seq2seq import HardAttention, PointerGenerator, Readout
 from tests.backends import BACKEND
 from tests.conformance.layers import CASES as LAYERS

@@ -5,18 +5,9 @@ import pytest
 from keras import ops
 
 from keras_attention.seq2seq import ExtendedVocabulary, PointerGenerator
-from tests import fast
+from tests import fast, helpers
 from tests.backends import dtypes, on_tensorflow, tensor
-from tests.helpers import (
-    assert_close,
-    assert_gradients,
-    gradients,
-    normal,
-    numpy,
-    randomize,
-    refusals,
-    weight_arrays,
-)
+from tests.helpers import assert_close, gradients, normal, numpy, randomize, refusals, weight_arrays
 from tests.seq2seq.cases import softmax
 
 B, T, TK, H, D, E, V, X = 2, 3, 8, 5, 3, 7, 4, 2
@@ -84,7 +75,7 @@ def test_equals_the_paper(units, dtype):
 def test_gradients(units, jit):
     layer = built(units=units)
     oracle = lambda inputs, weights: [np.log(paper(layer, *inputs, weights))]  # noqa: E731
-    assert_gradients(layer, lambda *x: [run(layer, *x)], tensors(), oracle, jit=jit)
+    helpers.assert_gradients(layer, lambda *x: [run(layer, *x)], tensors(), oracle, jit=jit)
 
 
 def test_masking_the_source_is_truncating_it():

@@ -5,32 +5,15 @@ import numpy as np
 import pytest
 from keras import layers, ops
 
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    Ensemble,
-    RecurrentEncoder,
-    Seq2Seq,
-    beam_search,
-)
+from keras_attention.decoder import AttentionRNN
+from keras_attention.layers import BahdanauAttention
+from keras_attention.search import beam_search
+from keras_attention.seq2seq import Ensemble, RecurrentEncoder, Seq2Seq
 from tests import fast
 from tests.backends import only_on
 from tests.helpers import assert_refused, lengths_mask, numpy, randomize
 from tests.seq2seq import cases
-from tests.seq2seq.cases import (
-    CASES,
-    END,
-    SOURCES,
-    START,
-    TARGETS,
-    Changed,
-    E,
-    V,
-    by_hand,
-    make_model,
-    seq2seq,
-    with_other,
-)
+from tests.seq2seq.cases import END, SOURCES, START, TARGETS, E, V, make_model, seq2seq, with_other
 
 pytestmark = pytest.mark.usefixtures("no_programs")
 VALID = TARGETS != 0
@@ -55,7 +38,7 @@ def cross_entropy(logits):
 
 def test_logits_and_a_step_of_training_are_those_of_the_model_by_hand():
     model, other = make_model(), make_model()
-    hand = by_hand(other)
+    hand = cases.by_hand(other)
     found = model((SOURCES, TARGETS))
     assert found.shape == (3, 4, V)
     expected = numpy(hand([SOURCES, SHIFTED]))[VALID]
@@ -100,7 +83,9 @@ def test_losses_and_metrics_are_means_over_the_valid_tokens(name, mask_zero, mod
 
 
 # The default run has the cases whose steps differ most from a whole run.
-@pytest.mark.parametrize("name", fast(CASES, ["local-m", "state", "pointer", "hard, monotonic"]))
+@pytest.mark.parametrize(
+    "name", fast(cases.CASES, ["local-m", "state", "pointer", "hard, monotonic"])
+)
 def test_padding_and_nan_behind_it_have_no_effect(name, models):
     model = models(name)
     expected = numpy(model((SOURCES, TARGETS)))[VALID]
@@ -108,13 +93,13 @@ def test_padding_and_nan_behind_it_have_no_effect(name, models):
     def spoil(memory, state, mask):
         return ops.where(ops.expand_dims(mask, -1), memory, float("nan")), state, mask
 
-    found = with_other(model, encoder=Changed(model.encoder, spoil))((SOURCES, TARGETS))
+    found = with_other(model, encoder=cases.Changed(model.encoder, spoil))((SOURCES, TARGETS))
     np.testing.assert_allclose(numpy(found)[VALID], expected, atol=1e-6)
     padded = model(tuple(np.pad(x, [(0, 0), (0, 3)]) for x in (SOURCES, TARGETS)))
     np.testing.assert_allclose(numpy(padded)[:, :4][VALID], expected, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", cases.CASES)
 def test_a_target_without_steps(name, models):
     empty = TARGETS[:, :0]
     assert models(name)((SOURCES, empty)).shape == (3, 0, V)
@@ -391,7 +376,7 @@ def test_wrong_calls_are_refused(call, words, model):
     (lambda memory, state, mask: [memory], "received [float32 of shape (3, 5, 8)]"),
 )])  # fmt: skip
 def test_an_encoder_that_returns_something_else_is_refused(change, words, model):
-    other = with_other(model, encoder=Changed(model.encoder, change))
+    other = with_other(model, encoder=cases.Changed(model.encoder, change))
     message = "the encoder must return (memory, state, mask), (memory, state) or one memory: "
     assert_refused(lambda: other((SOURCES, TARGETS)), message, *words)
 
