@@ -4,8 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
-from keras import ops, tree
+from keras import ops
 
+from keras_attention.backend import leaves, tree_map
 from keras_attention.search import average_steps, beam_search, replace_unknown
 from tests.backends import tensor
 from tests.helpers import assert_all_close, assert_close, numpy, refusals
@@ -17,14 +18,14 @@ def test_averaged_steps(lengths):
     """The mean of the probabilities; of the weights too, if the memories have one length."""
     decoders = [Decoder(seed) for seed in range(len(lengths))]
     inputs = [x.inputs(5, n, lengths[n]) for n, x in enumerate(decoders)]
-    state, memory = zip(*inputs, strict=True)
+    state, memory = zip(*tree_map(tensor, inputs), strict=True)
     step = average_steps([decoder.step for decoder in decoders])
     tokens = np.array([START, 3, 4, 0, 5], "int32")
-    logits, after, weights = step(tokens, state, memory)
+    logits, after, weights = step(tensor(tokens), state, memory)
     p, rows = np.zeros((5, V)), np.zeros((len(lengths), 5, lengths[0]))
     for n, (decoder, found) in enumerate(zip(decoders, after, strict=True)):
-        _, wanted, _ = decoder.step(tokens, *inputs[n])
-        assert_all_close(*([x for x in tree.flatten(y) if x is not None] for y in (found, wanted)))
+        _, wanted, _ = decoder.step(tensor(tokens), state[n], memory[n])
+        assert_all_close(leaves(found), leaves(wanted))
         for b in range(5):
             log_probs, _, row = decoder.advance(tokens[b], *decoder.start(*inputs[n], b))
             p[b] += np.exp(log_probs) / len(lengths)
