@@ -185,57 +185,43 @@ class Heads(Mechanism):
         return oracles.multi_head(rows, value_kernel, output_kernel)
 
 
+def with_units(layer, **options):
+    return Mechanism(layer, {"units": 17, **options})
+
+
 BAHDANAU = {
-    "plain": Mechanism(BahdanauAttention, {"units": 17}),
-    "bias": Mechanism(BahdanauAttention, {"units": 17, "use_bias": True}),
-    "normalized": Mechanism(BahdanauAttention, {"units": 17, "weight_norm": True}),
-    "sparse": Mechanism(
-        BahdanauAttention,
-        {"units": 17, "use_bias": True, "weight_norm": True, "normalizer": "sparsemax"},
+    "plain": with_units(BahdanauAttention),
+    "bias": with_units(BahdanauAttention, use_bias=True),
+    "normalized": with_units(BahdanauAttention, weight_norm=True),
+    "sparse": with_units(
+        BahdanauAttention, use_bias=True, weight_norm=True, normalizer="sparsemax"
     ),
 }
+LAST = {"cumulative": False, "normalizer": "entmax15"}
 RECURRENT = {
-    "location": Mechanism(
-        LocationSensitiveAttention, {"units": 17, "filters": 3, "kernel_size": 5}
-    ),
-    "location, last": Mechanism(
-        LocationSensitiveAttention,
-        {
-            "units": 17,
-            "filters": 3,
-            "kernel_size": 4,
-            "cumulative": False,
-            "normalizer": "entmax15",
-        },
-    ),
-    "coverage": Mechanism(CoverageAttention, {"units": 17, "use_bias": False}),
-    "forward": Mechanism(ForwardAttention, {"units": 17}),
-    "forward, agent": Mechanism(ForwardAttention, {"units": 17, "transition_agent": True}),
-    "monotonic": Mechanism(MonotonicAttention, {"units": 17}),
-    "monotonic, recursive": Mechanism(MonotonicAttention, {"units": 17, "mode": "recursive"}),
-    "monotonic, hard": Mechanism(
-        MonotonicAttention, {"units": 17, "mode": "hard", "chunk_size": 1}
-    ),
-    "monotonic, chunks": Mechanism(MonotonicAttention, {"units": 17, "chunk_size": 3}),
-    "stepwise": Mechanism(StepwiseMonotonicAttention, {"units": 17}),
-    "stepwise, hard": Mechanism(StepwiseMonotonicAttention, {"units": 17, "hard": True}),
-    "gmm V0": Mechanism(GMMAttention, {"units": 17, "components": 3, "version": "V0"}),
-    "gmm V2": Mechanism(GMMAttention, {"units": 17, "components": 3, "version": "V2"}),
-    "gmm V2b": Mechanism(GMMAttention, {"units": 17}),
-    "dynamic convolution": Mechanism(
-        DynamicConvolutionAttention,
-        {"units": 17, "filters": 2, "kernel_size": 3, "prior_length": 4},
+    "location": with_units(LocationSensitiveAttention, filters=3, kernel_size=5),
+    "location, last": with_units(LocationSensitiveAttention, filters=3, kernel_size=4, **LAST),
+    "coverage": with_units(CoverageAttention, use_bias=False),
+    "forward": with_units(ForwardAttention),
+    "forward, agent": with_units(ForwardAttention, transition_agent=True),
+    "monotonic": with_units(MonotonicAttention),
+    "monotonic, recursive": with_units(MonotonicAttention, mode="recursive"),
+    "monotonic, hard": with_units(MonotonicAttention, mode="hard", chunk_size=1),
+    "monotonic, chunks": with_units(MonotonicAttention, chunk_size=3),
+    "stepwise": with_units(StepwiseMonotonicAttention),
+    "stepwise, hard": with_units(StepwiseMonotonicAttention, hard=True),
+    "gmm V0": with_units(GMMAttention, components=3, version="V0"),
+    "gmm V2": with_units(GMMAttention, components=3, version="V2"),
+    "gmm V2b": with_units(GMMAttention),
+    "dynamic convolution": with_units(
+        DynamicConvolutionAttention, filters=2, kernel_size=3, prior_length=4
     ),
 }
+LOCATION = {"location": {"max_length": 19}}
 LUONG = {
     f"{score}-{alignment}": Mechanism(
         LuongAttention,
-        {
-            "score_mode": score,
-            "alignment": alignment,
-            "half_width": 2,
-            **({"max_length": 19} if score == "location" else {}),
-        },
+        {"score_mode": score, "alignment": alignment, "half_width": 2, **LOCATION.get(score, {})},
     )
     for score in ("dot", "general", "concat", "location")
     for alignment in ("global", "local-m", "local-p")
@@ -243,10 +229,7 @@ LUONG = {
 MECHANISMS = {
     "bahdanau": BAHDANAU["sparse"],
     **LUONG,
-    "vector": Mechanism(
-        LuongAttention,
-        {"score_mode": "general", "alignment": "local-p", "half_width": 2, "units": 23},
-    ),
+    "vector": Mechanism(LuongAttention, {**LUONG["general-local-p"].options, "units": 23}),
     "past weights": Mechanism(PastWeightsAttention),
     **{name: RECURRENT[name] for name in ("location", "monotonic, chunks", "gmm V2b")},
 }

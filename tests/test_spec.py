@@ -27,12 +27,12 @@ def checked(built=(), **changes):
 def test_sizes_are_returned_by_axis():
     assert checked() == {"B": 2, "Tq": 3, "Dq": 5, "Tk": 7, "Dv": 11}
     assert checked(query=QUERY[:, 0], ids=None, mask=None) == {"B": 2, "Dq": 5, "Tk": 7, "Dv": 11}
+    assert SPEC.check("layer", {"value": VALUE}) == {"B": 2, "Tk": 7, "Dv": 11}
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_every_precision_is_accepted(dtype):
-    tensor = keras.KerasTensor((2, 3, 5), dtype)
-    assert checked(query=tensor)["Dq"] == 5
+def test_every_precision_is_accepted():
+    for dtype in ("float16", "bfloat16", "float32", "float64"):
+        assert checked(query=keras.KerasTensor((2, 3, 5), dtype))["Dq"] == 5
     assert checked(ids=np.ones((2, 7), "uint8"))["Tk"] == 7
 
 
@@ -43,10 +43,6 @@ def test_sizes_that_are_not_known_agree_with_all():
     value, mask = keras.KerasTensor((None, 7, 11)), keras.KerasTensor((None, 3), "bool")
     message = "`mask` must be boolean, of shape (batch, 7), because"
     assert_refused(lambda: SPEC.check("layer", {"value": value, "mask": mask}), message)
-
-
-def test_arguments_that_are_not_given_are_not_checked():
-    assert SPEC.check("layer", {"value": VALUE}) == {"B": 2, "Tk": 7, "Dv": 11}
 
 
 def test_sizes_that_a_layer_was_built_for():
@@ -67,7 +63,6 @@ LISTED = "received [float64 of shape (2, 3, 5), float64 of shape (2, 7, 11)]. "
      "Call layer(query, value)."),
     ("query", [QUERY, VALUE], f"`query` must be floating-point, of shape {EITHER}; {LISTED}Call"),
     ("value", [QUERY, VALUE], LISTED + "Several memories need a MultiSource. Call"),
-    ("query", 3, "received 3. Call layer(query, value)."),
     ("ids", QUERY[..., 0],
      "`ids` must be integer ids, of shape (2, 7), because `value` has 7 memory steps; received "
      'float64 of shape (2, 3). Cast them: keras.ops.cast(ids, "int32"). Call'),
@@ -78,8 +73,6 @@ LISTED = "received [float64 of shape (2, 3, 5), float64 of shape (2, 7, 11)]. "
      "of shape (5,). Call layer(query, value)."),
     ("value", np.ones((3, 7, 11)), f"`value` must be floating-point, of shape {STEPS}, because "
      "`query` has batch size 2; received float64 of shape (3, 7, 11). Call"),
-    ("ids", np.ones((2, 6), int), "`ids` must be integer ids, of shape (2, 7), because `value` "
-     "has 7 memory steps; received int64 of shape (2, 6). Call"),
     ("query", keras.KerasTensor((2, 3, None)),
      "`query` must be floating-point, of shape (2, 3, features) or (2, features); received "
      "float32 of shape (2, 3, None). Give the features to keras.Input. Call"),
@@ -149,9 +142,8 @@ def test_declarations_are_those_of_the_docstring(layer):
         assert declared <= shapes <= declared | {*one_step[name].shapes.values()}, name
         assert ("boolean" in text) == (kind == "bool"), name
         assert optional == (kind == "bool" or "default" in text), name
-        assert all(
-            axis in AXES or axis[0] == "D" for axes in declared_shapes.values() for axis in axes
-        )
+        axes = {axis for axes in declared_shapes.values() for axis in axes}
+        assert {axis for axis in axes if axis[0] != "D"} <= {*AXES}
 
 
 def test_all_remedies_are_of_a_known_problem():

@@ -150,23 +150,20 @@ class Case:
         layer.build(*self.named(self.shapes(None, known=False)).values())
         return randomize(layer, scale=0.5 * self.scale)
 
-    def model(self, batch=None, dtype="float32", scores=True, then=None):
+    def model(self, batch=None, then=None):
         """From words to a flat list of all that the layer returns, or to `then` of the first."""
         keras.utils.set_random_seed(7)
         inputs, tensors = [], []
         shapes = self.shapes(batch, known=batch is not None)
         for argument, shape in zip(self.arguments, shapes, strict=True):
             name = f"{argument.name}_in".replace(" ", "_")
-            if argument.steps and argument.size:
-                inputs.append(keras.Input(batch_shape=shape[:-1], dtype="int32", name=name))
-                embed = layers.Embedding(VOCABULARY, argument.features, mask_zero=True)
-                tensors.append(embed(inputs[-1]))
-            else:
-                inputs.append(keras.Input(batch_shape=shape, dtype=argument.dtype, name=name))
-                tensors.append(inputs[-1])
-        layer = self.make(dtype)
+            words = argument.steps and argument.size
+            shape, dtype = (shape[:-1], "int32") if words else (shape, argument.dtype)
+            inputs.append(keras.Input(batch_shape=shape, dtype=dtype, name=name))
+            embed = words and layers.Embedding(VOCABULARY, argument.features, mask_zero=True)
+            tensors.append(embed(inputs[-1]) if words else inputs[-1])
         tensors = self.named(tensors).values()
-        outputs = tree.flatten(layer(*tensors, return_attention_scores=scores))
+        outputs = tree.flatten(self.make()(*tensors, return_attention_scores=True))
         model = keras.Model(inputs, outputs if then is None else then(outputs[0]))
         return randomize(model, scale=0.5 * self.scale)
 

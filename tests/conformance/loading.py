@@ -19,13 +19,20 @@ import keras_attention  # noqa: F401 (registers the layers)
 import tests.past_weights  # noqa: F401 (the same)
 
 
-def check(folder):
+def arrays_of(folder):
+    """The inputs and the outputs in a folder."""
     with np.load(folder / "data.npz") as file:
         arrays = dict(file)
-    inputs = [arrays[n] for n in sorted(arrays) if n.startswith("input")]
+    names = sorted(arrays, key=lambda name: (name.rstrip("0123456789"), len(name), name))
+    parts = "input", "output"
+    return [[arrays[name] for name in names if name.startswith(part)] for part in parts]
+
+
+def check(folder):
+    inputs, expected = arrays_of(folder)
     model = keras.saving.load_model(folder / "model.keras")
     outputs = [np.asarray(x) for x in model.predict_on_batch(inputs)]
-    errors = [float(np.abs(x - arrays[f"output{n}"]).max()) for n, x in enumerate(outputs)]
+    errors = [float(np.abs(x - y).max()) for x, y in zip(outputs, expected, strict=True)]
     training = keras.Model(model.inputs, model.outputs[0])
     training.compile(keras.optimizers.SGD(0.1), "mse")
     before = training.get_weights()

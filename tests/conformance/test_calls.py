@@ -8,7 +8,7 @@ from keras import layers, ops, tree
 from keras_attention import RecurrentScoringMixin
 from tests.backends import dtypes
 from tests.conformance.layers import compiled_cases, first_cases
-from tests.helpers import assert_all_close, assert_close, gradients, numpy
+from tests.helpers import assert_all_close, gradients, numpy
 
 
 def flat_shapes(shapes):
@@ -78,17 +78,14 @@ def test_symbolic_calls_and_masks_from_embeddings(case):
         tensors, masks = case.named(tensors).values(), case.masks(masks)
         expected = tree.flatten(layer(*tensors, **masks, return_attention_scores=True))
         result = model.predict_on_batch(inputs)
-        for x, y in zip(result, expected, strict=True):
-            assert_close(x, numpy(y), "float32")
+        assert_all_close(result, expected, "float32")
+        every = [level for mask in words for level in levels(mask)]
         for weights in result[-len(case.scores) :]:
             # No two axes have the same length, so the length tells which one the weights go over.
-            every = [level for mask in words for level in levels(mask)]
             axis = case.masked_axis
-            over = [mask for mask in every if mask.shape[-1] == weights.shape[axis]]
-            assert len(over) == 1
-            padding = ~over[0]
-            other = 1 if axis == -1 else 2
-            hidden = np.expand_dims(padding, other) if weights.ndim > padding.ndim else padding
+            (valid,) = (x for x in every if x.shape[-1] == weights.shape[axis])
+            wider = weights.ndim > valid.ndim
+            hidden = np.expand_dims(~valid, 1 if axis == -1 else 2) if wider else ~valid
             assert not weights[np.broadcast_to(hidden, weights.shape)].any()
 
 
@@ -188,7 +185,6 @@ def test_nothing_valid_reads_zero_with_finite_gradients(case, dtype, jit):
 def test_jit_calculates_the_same(case):
     outputs, found = read_nothing(case, "float32", jit=False)
     fast_outputs, fast_found = read_nothing(case, "float32", jit=True)
-    for x, y in zip(fast_outputs, outputs, strict=True):
-        np.testing.assert_allclose(x, y, rtol=0, atol=2e-6)
+    assert_all_close(fast_outputs, outputs, "float32")
     for x, y in zip(fast_found, found, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)

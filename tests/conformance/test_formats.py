@@ -18,9 +18,7 @@ from tests.conformance.layers import CASES, VOCABULARY, slow_or_exhaustive
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 EXPORTED = [
-    pytest.param(name, marks=slow_or_exhaustive(case))
-    for name, case in CASES.items()
-    if case.exported
+    pytest.param(n, marks=slow_or_exhaustive(case)) for n, case in CASES.items() if case.exported
 ]
 # Numbers of samples and of additional steps. A model of unknown steps runs with both.
 SIZES = [(2, 0), (3, 5)]

@@ -14,6 +14,7 @@ import pytest
 from tests import ROOT
 from tests.backends import BACKEND, on_tensorflow
 from tests.conformance.layers import CASES, first_cases, first_names, slow_names
+from tests.conformance.loading import arrays_of
 from tests.helpers import numpy
 
 BLOCKED = """
@@ -95,11 +96,9 @@ def answer(command, **settings):
 def test_saving_and_loading(name, tmp_path):
     save(name, tmp_path)
     model = keras.saving.load_model(tmp_path / name / "model.keras")
-    with np.load(tmp_path / name / "data.npz") as file:
-        arrays = dict(file)
-    inputs = [arrays[n] for n in sorted(arrays) if n.startswith("input")]
-    for n, output in enumerate(model(inputs)):
-        assert np.array_equal(numpy(output), arrays[f"output{n}"])
+    inputs, expected = arrays_of(tmp_path / name)
+    for x, y in zip(model(inputs), expected, strict=True):
+        assert np.array_equal(numpy(x), y)
 
 
 @on_tensorflow

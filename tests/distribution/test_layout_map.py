@@ -8,6 +8,7 @@ import keras
 import pytest
 from keras import layers
 
+from keras_attention import LuongAttention
 from keras_attention.distribution import get_layout_map
 from tests import ROOT
 from tests.conformance.layers import CASES
@@ -52,12 +53,21 @@ def test_a_layer_is_found_by_any_name(layout_map):
     assert axes == [(None, "model"), (None, "model"), ("model",)]
 
 
+@pytest.mark.parametrize(("layer", "split"), [
+    (LuongAttention("general"), ("model", None)),
+    (LuongAttention("dot", units=8), (None, "model")),
+    (LuongAttention("dot", "local-p"), (None, "model")),
+])  # fmt: skip
+def test_a_matrix_is_split_along_the_axis_that_exchanges_least(layer, split, layout_map):
+    layer.build((2, 3, 16), (2, 5, 16))
+    assert {layout_map[x.path].axes for x in layer.weights if len(x.shape) == 2} == {split}
+
+
 def test_weights_of_other_layers_are_left_alone(layout_map):
-    inputs = keras.Input((7, 6))
+    inputs, words = keras.Input((7, 6)), keras.Input((7,))
     hidden = layers.MultiHeadAttention(2, 3)(inputs, inputs)
     hidden = layers.LayerNormalization()(layers.Dense(6)(hidden))
     hidden = layers.AdditiveAttention()([layers.Conv1D(6, 3)(hidden), inputs])
-    words = keras.Input((7,))
     embedded = layers.Embedding(9, 6, name="embedding_1")(words)
     model = keras.Model([inputs, words], [layers.BatchNormalization()(hidden), embedded])
     assert len(model.weights) > 15

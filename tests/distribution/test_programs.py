@@ -25,11 +25,8 @@ def programs():
     return json.loads(found.stdout)
 
 
-def test_every_layer_is_compiled():
-    assert {name for name, case in CASES.items() if case.first} < programs().keys()
-
-
 def test_devices_exchange_no_samples():
+    assert {name for name, case in CASES.items() if case.first} < programs().keys()
     found = {name: x["samples"] for name, x in programs().items() if x.get("samples")}
     assert found.pop("reversed batch")  # the program that must
     # 92 samples, 3 beams, 61 words; and 3 words of each beam, from which a search chooses.
@@ -41,19 +38,3 @@ def test_each_device_needs_little_more_than_its_share_of_memory():
     shares = {name: x["share"] for name, x in programs().items() if "share" in x}
     assert shares
     assert {name: share for name, share in shares.items() if share > 0.35} == {}
-
-
-def test_no_other_axis_of_a_matrix_would_exchange_less():
-    found = {name: x["numbers"] for name, x in programs().items() if "numbers" in x}
-    least = {name: numbers.pop("as the map says") for name, numbers in found.items()}
-    scores = 2 * 3 * 5
-    assert least == {
-        "additive, split": scores,
-        "general, split": scores,
-        "attentional vector, split": 2 * 3 * 8,  # the output
-        "local-p, split": 2 * 3,  # the positions
-        "pooling, split": 2 * 5,
-    }
-    for name, numbers in found.items():
-        assert numbers, name
-        assert all(number > least[name] for number in numbers.values()), name

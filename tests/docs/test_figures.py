@@ -95,17 +95,12 @@ def test_every_record_and_every_headline_is_shown():
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_figures_of_links_are_headlines_of_the_records_there(page):
-    for _, links in statements(page):
+def test_a_figure_is_a_headline_of_its_link_and_stands_in_the_results_there(page):
+    for statement, links in statements(page):
         for text, to in links:
             if re.search(NUMBER, with_figures(text)):
                 assert with_figures(text) in headlines(to), (text, to)
                 assert page in PLAIN or ROLE.fullmatch(text), f"{text}: use the role `record`"
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_figure_stands_in_the_results_that_its_statement_links_to(page):
-    for statement, links in statements(page):
         text = "\n".join(proof(to) for _, to in links)
         wrong = [x for x in FIGURE.findall(statement) if links and not stands(x, text)]
         assert wrong == [], statement
@@ -117,16 +112,13 @@ def test_every_figure_of_an_overview_has_its_result(page):
     assert [x for x, links in statements(page) if figures.search(x) and not links] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("[figures]\nx = ", "broken.toml: Invalid value"),
-        ("comand = 'x'\n[figures]\nx = 1", "broken.toml: unknown key comand"),
-        ("command = 'x'", "broken.toml: neither figures nor tables"),
-        ("[tables]\nt = [['a', 'b'], [1]]", "rows of the table t differ in length"),
-        ("[figures]\nx = 1", "broken.toml: cannot find or write {y}: KeyError"),
-    ],
-)
+@pytest.mark.parametrize(("text", "problem"), [
+    ("[figures]\nx = ", "broken.toml: Invalid value"),
+    ("comand = 'x'\n[figures]\nx = 1", "broken.toml: unknown key comand"),
+    ("command = 'x'", "broken.toml: neither figures nor tables"),
+    ("[tables]\nt = [['a', 'b'], [1]]", "rows of the table t differ in length"),
+    ("[figures]\nx = 1", "broken.toml: cannot find or write {y}: KeyError"),
+])  # fmt: skip
 def test_a_broken_record_says_what_is_wrong(text, problem, tmp_path, monkeypatch):
     (tmp_path / "broken.toml").write_text(text)
     monkeypatch.setattr(records, "FOLDER", tmp_path)

@@ -29,11 +29,8 @@ def test_a_record_is_read_by_the_site_and_keeps_its_headlines(tmp_path, monkeypa
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     path = tmp_path / "run.toml"
     path.write_text(OLD, "utf-8")
-    figures = {
-        "n": 4,
-        "scores": {"right": np.float32(75.25), "all": [1], "keras": "0"},
-        "unknown": None,
-    }
+    scores = {"right": np.float32(75.25), "all": [1], "keras": "0"}
+    figures = {"n": 4, "scores": scores, "unknown": None}
     table = [["", "", "x"], ["a", "b", "0.50"], ["a", "±", "1e-07"]]
     write_record(path, {**figures, "command": "twice"}, {"table": table}, seeds=[1, 2])
     assert [file.name for file in tmp_path.iterdir()] == ["run.toml"]

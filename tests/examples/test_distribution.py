@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests import ROOT
+from tests.examples import arrays_in
 from tests.helpers import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("jax")]
@@ -48,11 +49,8 @@ def assert_equal(folder, other):
     """All weights, and the state of the optimizer."""
     found = []
     for path in (folder, other):
-        found.append({})
         with h5py.File(path / "last.weights.h5") as file:
-            file.visititems(
-                lambda name, x: found[-1].update({name: x[()]} if hasattr(x, "dtype") else {})
-            )
+            found.append(arrays_in(file))
     assert found[0].keys() == found[1].keys()
     assert len(found[0]) > 30
     for name, x in found[0].items():
@@ -77,29 +75,19 @@ def test_a_run_that_resumes_on_fewer_devices_equals_one_device(one, tmp_path):
 
 def test_devices_that_share_weights_equal_one_device(one, tmp_path):
     printed = train(tmp_path, 2, "--model-parallel", 2)
-    held, total = (
-        int(x.replace(",", ""))
-        for x in re.search(r"each device holds (\S+) of (\S+) weights", printed).groups()
-    )
+    shares = re.search(r"each device holds (\S+) of (\S+) weights", printed).groups()
+    held, total = (int(x.replace(",", "")) for x in shares)
     assert held < 0.6 * total
     assert_equal(tmp_path, one)
 
 
 def test_two_processes_stop_after_a_death_and_resume_to_equal_one_device(one, tmp_path):
     def both(epochs, port):
-        variables = {
-            "KERAS_DISTRIBUTION_JOB_ADDRESSES": f"127.0.0.1:{port}",
-            "KERAS_DISTRIBUTION_NUM_PROCESSES": 2,
-        }
-        return [
-            start(
-                *(SCRIPT, "--epochs", epochs, "--output", tmp_path),
-                devices=1,
-                KERAS_DISTRIBUTION_PROCESS_ID=n,
-                **variables,
-            )
-            for n in range(2)
-        ]
+        command = SCRIPT, "--epochs", epochs, "--output", tmp_path
+        settings = {"KERAS_DISTRIBUTION_JOB_ADDRESSES": f"127.0.0.1:{port}"}
+        settings |= {"KERAS_DISTRIBUTION_NUM_PROCESSES": 2}
+        name = "KERAS_DISTRIBUTION_PROCESS_ID"
+        return [start(*command, devices=1, **settings, **{name: n}) for n in range(2)]
 
     first, second = both(1000, 12_345 + os.getpid() % 1000)
     try:
@@ -112,13 +100,3 @@ def test_two_processes_stop_after_a_death_and_resume_to_equal_one_device(one, tm
     assert "Epoch 1/2" not in printed[0]
     if "Epoch 2/2" in printed[0]:  # else both epochs were over before the death
         assert_equal(tmp_path, one)
-
-
-def test_the_code_of_the_page_runs():
-    page = (ROOT / "docs" / "howto" / "devices.md").read_text(encoding="utf-8")
-    mirrored, *sharded = re.findall(r"```{code-block} python\n(.*?)```", page, re.DOTALL)
-    check = "print(strategy.num_replicas_in_sync)"
-    assert "2" in finish(start("-c", mirrored + check, KERAS_BACKEND="tensorflow"))
-    check = "print(keras.distribution.distribution().device_mesh.shape)"
-    for code, shape in zip(sharded, ("(4,)", "(2, 2)"), strict=True):
-        assert shape in finish(start("-c", code + check, KERAS_BACKEND="jax"))

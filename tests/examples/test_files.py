@@ -46,14 +46,8 @@ def test_a_folder_belongs_to_one_run_until_it_is_killed(tmp_path):
         pass
 
 
-COMMANDS = {
-    "bags": [],
-    "documents": [],
-    "question_answering": [],
-    "speech": ["listen"],
-    "stories": ["--task", "1"],
-    "translation": [],
-}
+COMMANDS = {name: [] for name in ("bags", "documents", "question_answering", "translation")}
+COMMANDS |= {"speech": ["listen"], "stories": ["--task", "1"]}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -72,34 +66,30 @@ def test_a_second_run_is_refused_before_it_trains(name, tmp_path):
 FULL = r"file.txt cannot be written: disk full\. Earlier results are unchanged"
 
 
-@pytest.mark.parametrize(
-    ("error", "raised", "message"),
-    [(Killed(), Killed, None), (OSError("disk full"), SystemExit, FULL)],
-)
-def test_a_file_is_replaced_only_when_the_new_one_is_complete(error, raised, message, tmp_path):
+@pytest.mark.parametrize("error", [Killed(), OSError("disk full")], ids=["killed", "full"])
+def test_a_file_is_replaced_only_when_the_new_one_is_complete(error, tmp_path):
     path = tmp_path / "file.txt"
     files.write_text(path, "old")
 
-    def write():
-        with files.whole_file(path) as temporary:
-            temporary.write_text("half")
-            raise error
-
-    with pytest.raises(raised, match=message):
-        write()
+    raised, message = (SystemExit, FULL) if isinstance(error, OSError) else (Killed, None)
+    with pytest.raises(raised, match=message), files.whole_file(path) as temporary:  # noqa: PT012
+        temporary.write_text("half")
+        raise error
     assert path.read_text() == "old"
     assert [*tmp_path.iterdir()] == [path]
 
 
 def test_results_are_found_again_and_belong_to_their_settings(tmp_path):
-    results = files.Results(tmp_path / "results.json", {"seed": 1, "sizes": (2, 3)})
-    results.add({"task": 1, "error": 0.5})
-    again = files.Results(tmp_path / "results.json", {"seed": 1, "sizes": (2, 3)})
+    def results(*sizes):
+        return files.Results(tmp_path / "results.json", {"seed": 1, "sizes": sizes})
+
+    results(2, 3).add({"task": 1, "error": 0.5})
+    again = results(2, 3)
     assert again.find(task=1) == {"task": 1, "error": 0.5}
     assert again.find(task=2) is None
     with pytest.raises(SystemExit, match=r"sizes: \[2, 3\] then, \[2, 4\] now"):
-        files.Results(tmp_path / "results.json", {"seed": 1, "sizes": (2, 4)})
+        results(2, 4)
     for content in ("[", "{}"):
         (tmp_path / "results.json").write_text(content)
         with pytest.raises(SystemExit, match=r"results.json: cannot be used .* Delete"):
-            files.Results(tmp_path / "results.json", {"seed": 1, "sizes": (2, 3)})
+            results(2, 3)

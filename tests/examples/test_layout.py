@@ -1,13 +1,12 @@
 """The layout of the tasks: who imports whom, and what stays small."""
 
 import ast
-import pathlib
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[2]
+from tests import ROOT, imports_of
+
 FOLDERS = sorted(path.parent for path in (ROOT / "examples").glob("*/__init__.py"))
-TASKS = [folder.name for folder in FOLDERS if folder.name != "common"]
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts): path
     for folder in FOLDERS
@@ -15,27 +14,9 @@ MODULES = {
 }
 
 
-def imports_of(path):
-    """The modules that a module imports, in functions too, and the names that it takes from them.
-
-    `from a import b` gives "a.b", because b may be a module.
-    """
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def test_the_tasks_are_found():
-    assert {"translation", "question_answering", "documents", "stories"} <= set(TASKS)
-    assert all((ROOT / "examples" / task / "__main__.py").exists() for task in TASKS)
-
-
 @pytest.mark.parametrize("name", MODULES)
 def test_a_module_imports_its_task_and_common_alone_and_says_what_it_holds(name):
-    imported = [x.split(".") for x in imports_of(MODULES[name])]
+    imported = [f"{module}.{taken}".split(".") for module, taken in imports_of(MODULES[name])]
     assert {x[1] for x in imported if x[0] == "examples"} <= {name.split(".")[1], "common"}
     text = MODULES[name].read_text(encoding="utf-8")
     assert "sys.path" not in text

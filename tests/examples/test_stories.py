@@ -13,6 +13,7 @@ import pytest
 from examples.stories import __main__ as command
 from examples.stories import data, generator, reading
 from examples.stories.reading import Question
+from tests.examples import assert_ends
 
 FILE = """1 Ann went out.
 2 Bob stayed, of course.
@@ -22,12 +23,10 @@ FILE = """1 Ann went out.
 1 It rains.
 2 Is it dry? \t no
 """
+ANN, BOB = "Ann went out.", "Bob stayed, of course."
 QUESTIONS = [
-    Question(("Ann went out.", "Bob stayed, of course."), "Where is Ann?", "out", (0,)),
-    Question(
-        ("Ann went out.", "Bob stayed, of course.", "Ann came back."),
-        *("Who is in?", "ann,bob", (1, 2)),
-    ),
+    Question((ANN, BOB), "Where is Ann?", "out", (0,)),
+    Question((ANN, BOB, "Ann came back."), "Who is in?", "ann,bob", (1, 2)),
     Question(("It rains.",), "Is it dry?", "no", ()),
 ]
 
@@ -38,36 +37,24 @@ def write(folder, text, name="qa1_a-name_train.txt"):
     return path
 
 
-# --- files ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("change", [str, lambda s: "\ufeff" + s.replace("\n", "\r\n\n")])
 def test_a_file_is_read(tmp_path, change):
     assert reading.read(write(tmp_path, change(FILE))) == QUESTIONS
 
 
-@pytest.mark.parametrize(
-    ("lines", "line", "fragment"),
-    [
-        ("Ann went out.", 1, "a number, a space and a sentence, or a number, a space, a question"),
-        ("1 Ann went out.\n\n2", 3, "found '2'"),
-        ("1 Ann went out.\n²  No", 2, "found '²  No'"),
-        ("2 Ann went out.", 1, "the number 1, found 2"),
-        ("1 Ann went out.\n3 Where?\tout\t1", 2, "the number 2, or 1 for a new story, found 3"),
-        ("1 Ann went out.\n2 Where?\t\t1", 2, "its answer"),
-        ("1 Ann went out.\n2 Where?\tout\t1\t1", 2, "found '2 Where?\\tout\\t1\\t1'"),
-        ("1 Ann went out.\n2 Where?\tout\t2", 2, "sentence 2 is none of the story before"),
-        ("1 A.\n2 W?\tout\t1\n1 B.\n2 C.\n3 W?\tout\t4", 5, "sentence 4"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "line", "fragment"), [
+    ("Ann went out.", 1, "a number, a space and a sentence, or a number, a space, a question"),
+    ("1 Ann went out.\n\n2", 3, "found '2'"),
+    ("1 Ann went out.\n²  No", 2, "found '²  No'"),
+    ("2 Ann went out.", 1, "the number 1, found 2"),
+    ("1 Ann went out.\n3 Where?\tout\t1", 2, "the number 2, or 1 for a new story, found 3"),
+    ("1 Ann went out.\n2 Where?\t\t1", 2, "its answer"),
+    ("1 Ann went out.\n2 Where?\tout\t1\t1", 2, "found '2 Where?\\tout\\t1\\t1'"),
+    ("1 A.\n2 W?\tout\t1\n1 B.\n2 C.\n3 W?\tout\t4", 5, "sentence 4 is none of the story before"),
+])  # fmt: skip
 def test_a_bad_line_is_named(tmp_path, lines, line, fragment):
     path = write(tmp_path, lines)
-    with pytest.raises(SystemExit) as caught:
-        reading.read(path)
-    message = str(caught.value)
-    assert message.startswith(f"{path}, line {line}: ")
-    assert fragment in message
-    assert message.endswith("Nothing was written.")
+    assert_ends(lambda: reading.read(path), f"{path}, line {line}: ", fragment)
 
 
 def test_folders_that_cannot_be_used(tmp_path):
@@ -92,9 +79,6 @@ def test_files_are_found(tmp_path, capsys):
     }
     assert list(found) == [2, 10]
     assert "task 3 has no train file, and is left out" in capsys.readouterr().out
-
-
-# --- generated -----------------------------------------------------------------------------------
 
 
 def answer(question):
@@ -143,38 +127,25 @@ def test_generated_questions_have_their_answers(facts):
     assert max(len(q.story) for q in questions) <= 50
 
 
-# --- ids -----------------------------------------------------------------------------------------
-
-
-def words_of(encoder, ids):
-    listed = ["", *encoder.listed, "?"]
-    return " ".join(listed[word] for word in ids if word)
-
-
 def test_encoded_is_the_text():
     encoder = data.Encoder(QUESTIONS)
-    encoded = encoder.encode(QUESTIONS)
+    encoded, listed = encoder.encode(QUESTIONS), ["", *encoder.listed, "?"]
+
+    def words_of(ids):
+        return " ".join(listed[word] for word in ids if word)
+
     assert not encoded.sentences[0].any()
     story, asked = encoded.inputs(memory=50)
     assert story.shape == (3, 3, 4)
-    assert [[words_of(encoder, sentence) for sentence in one] for one in story] == [
+    assert [[words_of(sentence) for sentence in one] for one in story] == [
         ["", "ann went out", "bob stayed of course"],
         ["ann went out", "bob stayed of course", "ann came back"],
         ["", "", "it rains"],
     ]
-    assert [words_of(encoder, ids) for ids in asked] == ["where is ann", "who is in", "is it dry"]
-    assert [words_of(encoder, [word]) for word in encoded.answers] == ["out", "ann,bob", "no"]
+    assert [words_of(ids) for ids in asked] == ["where is ann", "who is in", "is it dry"]
+    assert [words_of([word]) for word in encoded.answers] == ["out", "ann,bob", "no"]
     # A memory shorter than the story holds the last sentences.
     assert np.array_equal(encoded.inputs(memory=2)[0], story[:, -2:])
-
-
-# --- training and runs ---------------------------------------------------------------------------
-
-# Such a model is trained in a second.
-SMALL = ["--epochs", "4", "--units", "7"]
-
-
-# --- runs ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -187,9 +158,8 @@ def data_path(tmp_path_factory):
             for question in generator.make(60, number, seed):
                 lines += [f"{n} {sentence}" for n, sentence in enumerate(question.story, 1)]
                 facts = " ".join(str(n + 1) for n in question.facts)
-                lines.append(
-                    f"{len(question.story) + 1} {question.text}\t{question.answer}\t{facts}"
-                )
+                asked = f"{question.text}\t{question.answer}\t{facts}"
+                lines.append(f"{len(question.story) + 1} {asked}")
             path = folder / f"qa{number}_made-up-{number}_{kind}.txt"
             path.write_text("\n".join(lines) + "\n")
     return folder
@@ -199,9 +169,8 @@ def data_path(tmp_path_factory):
 def whole_run(data_path, tmp_path_factory):
     """The output folder of a run on files with two processes, and what the run printed."""
     output = tmp_path_factory.mktemp("run") / "output"
-    more = ["--repeats", "2", "--hops", "2", "1", "--jobs", "2", *SMALL]
-    given = ["--data", str(data_path), "--output", str(output), *more]
-    command = [sys.executable, "-m", "examples.stories", *given]
+    options = f"--output {output} --repeats 2 --hops 2 1 --jobs 2 --epochs 4 --units 7".split()
+    command = [sys.executable, "-m", "examples.stories", "--data", str(data_path), *options]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return output, run.stdout
 
@@ -224,9 +193,6 @@ def test_what_a_run_prints_and_writes(whole_run):
     model = keras.saving.load_model(output / "task-2" / "model.keras")
     found = model([np.ones((1, 4, 3), "int32"), np.ones((1, 2), "int32")])
     assert found["hop_weights"].shape == (1, 2, 4)
-
-
-# --- command line --------------------------------------------------------------------------------
 
 
 def test_tasks_that_cannot_be_used(data_path, tmp_path):

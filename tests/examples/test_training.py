@@ -34,9 +34,9 @@ def train(folder, best="val_loss"):
     # Eager, because a graph takes longer to trace than these steps take to run.
     model.compile(keras.optimizers.Adam(0.1), "mse", run_eagerly=True)
     start = resume.restore(model)
-    options = {"validation_data": (X[20:], Y[20:]), "verbose": 0, "shuffle": False}
-    callbacks = resume.callbacks(best)
-    model.fit(batches.dataset(), epochs=EPOCHS, initial_epoch=start, callbacks=callbacks, **options)
+    options = {"validation_data": (X[20:], Y[20:]), "callbacks": resume.callbacks(best)}
+    epochs = {"epochs": EPOCHS, "initial_epoch": start, "shuffle": False}
+    model.fit(batches.dataset(), **epochs, **options, verbose=0)
     last = model.get_weights()
     resume.load_best(model)
     return last, model.get_weights(), resume.losses("val_loss")
@@ -55,16 +55,12 @@ MOMENTS = {
     "weights": (keras.Model, "save_weights"),
     "replacing": (pathlib.Path, "replace"),
 }
-# The default run kills where the state of a run is written.
-moments_first = [
-    x if x == "replacing" else pytest.param(x, marks=pytest.mark.slow) for x in MOMENTS
-]
 
 
 # `CSVLogger` does not close its file where `fit` ends with an error.
 @pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
 @pytest.mark.parametrize("after", fast([False, True], [False]), ids=["before", "after"])
-@pytest.mark.parametrize("moment", moments_first)
+@pytest.mark.parametrize("moment", fast(MOMENTS, ["replacing"], slow=3))
 @pytest.mark.each_value(slow=3)  # moments
 def test_a_killed_run_ends_with_the_same_weights(moment, after, whole, tmp_path, monkeypatch):
     owner, name = MOMENTS[moment]
@@ -129,9 +125,7 @@ def test_passes_go_on_from_epoch_to_epoch_in_their_own_orders():
         rows = order.permutation(20)
         return np.array_split(rows, sizes[rows[0] % 3])
 
-    def read(rows):
-        return rows.tolist()
-
+    read = np.ndarray.tolist
     batches = Batches(split, read, seed=1, steps=5)
     wanted = [read(x) for n in range(12) for x in split(np.random.default_rng([1, n]))]
     got = []
@@ -171,9 +165,6 @@ def test_batches_within_a_budget(sizes, size, cells, seed):
         assert 1 <= len(batch) <= size
         if cells:
             assert len(batch) == 1 or len(batch) * sizes[batch].max(0).prod() <= cells
-
-
-# --- model files ---------------------------------------------------------------------------------
 
 
 def make_model(scale=1.0):

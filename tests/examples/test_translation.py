@@ -15,23 +15,14 @@ from tests import Killed
 pytest.importorskip("tensorflow_text", reason="the tokenizers come from it")
 
 
-def write(path, text, encoding="utf-8"):
-    path.write_bytes(text.encode(encoding))
-    return str(path)
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "message"),
-    [
-        ("eins\nzwei\ndrei\n", "one\ntwo\n", "a has more lines than .*b, which has 2: line n of"),
-        ("a\n" * 40, "a\n" * 45, "b has more lines than .*a, which has 40"),
-        ("fine\nsch\udcf6n\n", "one\ntwo\n", "a, line 2: not UTF-8"),
-        ("fine\na\0\n", "one\ntwo\n", "a, line 2: holds a NUL.*iconv -f utf-16"),
-        ("\n\n", "\none\n", "hold no pair"),
-        ("", "", "hold no pair"),
-        ("one\n", None, "b: No such file"),
-    ],
-)
+@pytest.mark.parametrize(("source", "target", "message"), [
+    ("eins\nzwei\ndrei\n", "one\ntwo\n", "a has more lines than .*b, which has 2: line n of"),
+    ("a\n" * 40, "a\n" * 45, "b has more lines than .*a, which has 40"),
+    ("fine\nsch\udcf6n\n", "one\ntwo\n", "a, line 2: not UTF-8"),
+    ("fine\na\0\n", "one\ntwo\n", "a, line 2: holds a NUL.*iconv -f utf-16"),
+    ("\n\n", "\none\n", "hold no pair"),
+    ("one\n", None, "b: No such file"),
+])  # fmt: skip
 def test_files_that_do_not_fit_are_refused_before_anything_is_written(
     tmp_path, source, target, message
 ):
@@ -41,16 +32,16 @@ def test_files_that_do_not_fit_are_refused_before_anything_is_written(
             path.write_bytes(text.encode("utf-8", "surrogateescape"))
     before, pair = sorted(tmp_path.iterdir()), [*map(str, paths)]
     files = ["--train", *pair, "--valid", *pair, "--test", *pair]
-    with pytest.raises(SystemExit, match=message):
-        command.main([*files, "--output", str(tmp_path / "output")])
-    with pytest.raises(SystemExit, match=message):
-        shards.main([*pair, "--output", str(tmp_path / "output")])
+    for main, given in ((command.main, files), (shards.main, pair)):
+        with pytest.raises(SystemExit, match=message):
+            main([*given, "--output", str(tmp_path / "output")])
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_pairs_with_an_empty_side_are_left_out_and_counted(tmp_path, capsys):
-    source = write(tmp_path / "a", "eins\n\ndrei\u2028vier\r\n", "utf-8-sig")
-    target = write(tmp_path / "b", "one\ntwo\nthree four\n")
+    source, target = (str(tmp_path / name) for name in "ab")
+    (tmp_path / "a").write_text("eins\n\ndrei\u2028vier\r\n", "utf-8-sig", newline="")
+    (tmp_path / "b").write_text("one\ntwo\nthree four\n", "utf-8")
     pairs = [("eins", "one"), ("drei\u2028vier", "three four")]
     assert list(data.read_pairs([source, target])) == pairs
     assert "1 pairs" in capsys.readouterr().out
@@ -95,17 +86,16 @@ def test_a_run_with_other_validation_data_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.exhaustive
 def test_two_directions_learn_and_serve(tmp_path):
-    started = [sys.executable, "-m", "examples.translation", "--output", str(tmp_path)]
-    started += ["--ensemble", "2", "--backward", "1"]
+    options = f"--output {tmp_path} --ensemble 2 --backward 1".split()
+    started = [sys.executable, "-m", "examples.translation", *options]
     run = subprocess.run(started, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "seed 2, right to left: " in run.stdout
     assert "it ran in a process without keras" in run.stdout
     summary = json.loads((tmp_path / "summary.json").read_text())
     # Each writes dates in its direction, and their translations are read from left to right.
-    assert [member["backward"] for member in summary["members"]] == [False, True]
-    assert [member["seed"] for member in summary["members"]] == [1, 2]
-    assert all(member["score"] > 0.8 for member in summary["members"])
+    members = [(x["backward"], x["seed"], x["score"] > 0.8) for x in summary["members"]]
+    assert members == [(False, 1, True), (True, 2, True)]
     assert summary["score"] > 0.8 > summary["without_attention"]
     assert (tmp_path / "alignment.png").read_bytes().startswith(b"\x89PNG")
     assert len((tmp_path / "translations.txt").read_text().splitlines()) == 1000

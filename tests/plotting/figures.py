@@ -21,11 +21,9 @@ def drawn_boxes(figure):
     renderer = figure.canvas.get_renderer()
     texts = [*figure.texts]
     for axes in figure.axes:
-        if not axes.axison:
-            texts += axes.texts
-            continue
-        texts += [*axes.texts, axes.title, *axes.get_xticklabels(), *axes.get_yticklabels()]
-        texts += [axes.xaxis.label, axes.yaxis.label]
+        labels = [axes.title, axes.xaxis.label, axes.yaxis.label]
+        labels += [*axes.get_xticklabels(), *axes.get_yticklabels()]
+        texts += [*axes.texts, *(labels if axes.axison else [])]
     return [(x.get_text(), x.get_window_extent(renderer)) for x in texts if x.get_text()]
 
 
@@ -33,10 +31,8 @@ def assert_nothing_is_cut_off(figure):
     boxes = drawn_boxes(figure)
     wide, high = figure.canvas.get_width_height()
     for text, box in boxes:
-        assert box.x0 >= 0, text
-        assert box.y0 >= 0, text
-        assert box.x1 <= wide, text
-        assert box.y1 <= high, text
+        assert 0 <= box.x0 <= box.x1 <= wide, text
+        assert 0 <= box.y0 <= box.y1 <= high, text
 
 
 def assert_labels_are_apart(labels, axis):

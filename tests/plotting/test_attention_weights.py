@@ -49,7 +49,7 @@ def test_weights_of_other_layers():
     model = keras.Model([words, flow_in, story, question], outputs)
     sizes = (2, 4, 5, 3), (2, 6, 3), (2, 3, 4), (2, 4)
     found = attention_weights(model, [np.ones(size) for size in sizes])
-    assert {name: [y.shape for y in x] if type(x) in (list, tuple) else x.shape
+    assert {name: [y.shape for y in x] if isinstance(x, list | tuple) else x.shape
             for name, x in found.items()} == {
         "hierarchy": [(2, 4, 5), (2, 4)],
         "flow": [(2, 6, 6), (2, 6)],
@@ -99,7 +99,12 @@ def test_a_layer_of_two_models_a_layer_called_twice_and_two_of_one_name():
     assert "call" not in vars(shared)
 
 
-def test_a_model_that_is_compiled_by_itself():
+def test_a_model_whose_layers_cannot_be_read():
+    x = keras.Input((3,))
+    plain = keras.Model(x, keras.layers.Dense(2, name="dense")(x), name="plain")
+    with pytest.raises(ValueError, match=r"plain: no layer .* layers: none"):
+        attention_weights(plain, np.ones((1, 3)))
+
     class Compiled(Own):
         def __init__(self):
             super().__init__()
@@ -115,11 +120,13 @@ def test_a_model_that_is_compiled_by_itself():
     assert "call" not in vars(model.pooling)
 
 
-def test_a_model_without_attention():
-    x = keras.Input((3,))
-    model = keras.Model(x, keras.layers.Dense(2, name="dense")(x), name="plain")
-    with pytest.raises(ValueError, match=r"plain: no layer .* layers: none"):
-        attention_weights(model, np.ones((1, 3)))
+def test_a_deep_model_with_a_model_inside():
+    x = y = keras.Input((3, 4))
+    for _ in range(400):
+        y = keras.layers.Activation("tanh")(y)
+    inner = keras.Sequential([keras.Input((3, 4)), AttentionPooling(5, name="deep")])
+    found = attention_weights(keras.Model(x, inner(y)), np.ones((2, 3, 4)))
+    assert found["deep"].shape == (2, 3)
 
 
 class Failing(keras.layers.Layer):
@@ -160,15 +167,6 @@ def test_methods_that_a_model_stores_read_its_layers():
             return self.pooling(self.steps["read"][0](x))
 
     assert set(attention_weights(Bound(), np.ones((2, 3, 4)))) == {"inner", "pooling"}
-
-
-def test_a_deep_model_with_a_model_inside():
-    x = y = keras.Input((3, 4))
-    for _ in range(400):
-        y = keras.layers.Activation("tanh")(y)
-    inner = keras.Sequential([keras.Input((3, 4)), AttentionPooling(5, name="deep")])
-    found = attention_weights(keras.Model(x, inner(y)), np.ones((2, 3, 4)))
-    assert found["deep"].shape == (2, 3)
 
 
 def test_an_error_while_weights_are_read_is_not_hidden():

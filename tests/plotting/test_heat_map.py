@@ -1,7 +1,10 @@
 """The map of attention weights: it shows what was given, and cuts nothing off."""
 
+import functools
+
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from keras_attention.plotting import Document, Hops, plot_attention, plot_document, plot_hops
 from tests.helpers import assert_refused, refusals
@@ -13,8 +16,8 @@ from tests.plotting.figures import (
 )
 
 
-@pytest.mark.parametrize("rows", [1, 5, 80])
-@pytest.mark.parametrize("columns", [1, 5, 80, 200])
+@pytest.mark.parametrize("rows", [1, 80])
+@pytest.mark.parametrize("columns", [1, 5, 200])
 @pytest.mark.parametrize("kind", ["letters", "words", "odd"])
 @pytest.mark.each_value
 def test_labels_can_be_read(rows, columns, kind):
@@ -52,36 +55,28 @@ def six(weights):
     return lambda: plot_attention(weights, ["a", "b", "c"], ["x", "y"])
 
 
-COUNT = "per_line` must be a positive integer, at most 1048576; received "
 test_mistakes = refusals(
-    (two(per_line=0), COUNT + "0"),
-    (two(per_line="a"), COUNT + "'a'"),
+    (two(per_line=0), "per_line` must be a positive integer, at most 1048576; received 0"),
     (two(largest=np.inf), "`largest` must be a number above 0; received inf"),
     (two(largest="a"), "`largest` must be a number above 0; received 'a'"),
-    (two(marked=1), "`marked` must be a list of indices, or a mask, of the 2 source tokens"),
     (two(marked=[0.5]), "`marked` must ", " the 2 source tokens, from 0; received [0.5]"),
     (six(weights_of(3, 2)), "(2, 3); received (3, 2)."),
     (six(weights_of(5, 7)), "cut padding off"),
     (six(weights_of(1, 2, 3)), "Pass one sample"),
-    (six([[np.nan, 0, 0], [0, 0, 0]]), "finite and not negative"),
     (six([[-0.5, 0, 0], [0, 0, 0]]), "finite and not negative; received values from -0.5 to 0"),
     (lambda: plot_attention(weights_of(3, 4), list("abcd")),
      "where `target` is None, here (4,); received (3, 4)"),
-    (lambda: plot_attention(weights_of(3), ["a", "b", "c"], marked=[3]),
-     "the 3 source tokens, from 0; received [3]"),
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["plot_attention", "plot_document", "plot_hops"])
 def test_pictures_inside_axes_and_in_notebooks(name):
-    from matplotlib.figure import Figure
-
     weights = [[0.9, 0.1], [0.2, 0.8]]
     letter = Document([["a", "b"]], [weights[0]], [1])
     draw = {
-        "plot_attention": lambda **ax: plot_attention(weights, ["a", "b"], ["c", "d"], **ax),
-        "plot_document": lambda **ax: plot_document(letter, **ax),
-        "plot_hops": lambda **ax: plot_hops(Hops(["a", "b"], weights, "c", "d"), **ax),
+        "plot_attention": functools.partial(plot_attention, weights, ["a", "b"], ["c", "d"]),
+        "plot_document": functools.partial(plot_document, letter),
+        "plot_hops": functools.partial(plot_hops, Hops(["a", "b"], weights, "c", "d")),
     }[name]
     alone = draw()
     assert alone._repr_png_().startswith(b"\x89PNG")

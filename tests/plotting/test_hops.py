@@ -5,12 +5,7 @@ import numpy as np
 from keras_attention.plotting import Hops, plot_hops
 from keras_attention.plotting.hops import MOST_SENTENCES, _most_read
 from tests.helpers import refusals
-from tests.plotting.figures import (
-    ODD,
-    assert_labels_are_apart,
-    assert_nothing_is_cut_off,
-    drawn_boxes,
-)
+from tests.plotting import figures
 
 
 def hops(count, top=(), **changes):
@@ -30,25 +25,23 @@ def test_a_long_story_shows_the_sentences_read_most():
 
 def test_many_hops():
     figure = plot_hops(hops(3, weights=np.full((20, 3), 0.5)), hops(3))
-    assert_nothing_is_cut_off(figure)
+    figures.assert_nothing_is_cut_off(figure)
     headers = [x for x in figure.axes[0].texts if x.get_text().startswith("hop ")]
     assert len(headers) == 20
-    assert_labels_are_apart(headers, "x")
+    figures.assert_labels_are_apart(headers, "x")
 
 
 def test_hops_of_any_text():
     samples = [
         hops(3, top=[1], facts=(1,), expected="a"),
         hops(0, weights=np.zeros((2, 0))),
-        hops(8, memories=ODD, question="$" * 90, answer="a" * 90, expected="北" * 90),
+        hops(8, memories=figures.ODD, question="$" * 90, answer="a" * 90, expected="北" * 90),
         hops(3, weights=-np.ones((3, 5))),
     ]
     figure = plot_hops(*samples)
-    assert_nothing_is_cut_off(figure)
-    texts = [text for text, _ in drawn_boxes(figure)]
-    assert "• Sentence 1." in texts
-    assert "0.40" in texts
-    assert "-1.00" in texts
+    figures.assert_nothing_is_cut_off(figure)
+    texts = [text for text, _ in figures.drawn_boxes(figure)]
+    assert {"• Sentence 1.", "0.40", "-1.00"} <= {*texts}
 
 
 def test_answers_in_bytes():
@@ -75,7 +68,6 @@ def test_long_memories_end_before_the_weights():
 test_hops_that_do_not_fit = refusals(
     (lambda: plot_hops(hops(3, weights=np.ones((2, 2)))),
      "(hops, memories), here (None, 3); received (2, 2)"),
-    (lambda: plot_hops(hops(3, weights=np.ones((0, 3)))), "here (None, 3); received (0, 3)"),
     (lambda: plot_hops(hops(3, facts=(1, 3, -1))), "the 3 memories, from 0; received (1, 3, -1)"),
     (plot_hops, "one or more `Hops"),
     (lambda: plot_hops(["a"]), "received (['a'],)"),

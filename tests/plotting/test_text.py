@@ -60,15 +60,14 @@ def test_fonts_that_are_not_known():
     plot_attention([[0.2] * 5], words, ["x"]).canvas.draw()  # a missing sign would be a warning
 
 
-@pytest.mark.parametrize("draw", ["map", "hops"])
+@pytest.mark.parametrize("draw", [
+    lambda word: plot_attention([[1]], ["x"], [word]), lambda word: plot_hops(Hops([word], [[1]])),
+], ids=["map", "hops"])  # fmt: skip
 def test_hebrew_is_drawn_from_the_right(draw):
     """The picture equals that of the reversed letters, which are forced to run left to right."""
 
     def picture(word):
-        if draw == "map":
-            figure = plot_attention([[1]], ["x"], [word])
-        else:
-            figure = plot_hops(Hops([word], [[1]]))
+        figure = draw(word)
         figure.canvas.draw()
         return np.asarray(figure.canvas.buffer_rgba()).astype(int)
 

@@ -12,17 +12,6 @@ from keras_attention import tuning  # noqa: E402
 from keras_attention.tuning import attention_space, completed_trials  # noqa: E402
 
 
-def test_the_default():
-    hp = keras_tuner.HyperParameters()
-    layer = attention_space(hp)
-    assert isinstance(layer, BahdanauAttention)
-    config = layer.get_config()
-    assert (config["units"], config["normalizer"], config["dropout"]) == (32, "softmax", 0.0)
-    # The hyperparameter of another mechanism is not active.
-    names = {"mechanism", "units", "normalizer", "dropout"}
-    assert set(hp.values) == {f"attention_{name}" for name in names}
-
-
 @pytest.mark.parametrize("name", tuning.MECHANISMS)
 def test_every_choice_reaches_the_layer(name):
     """And no hyperparameter is searched that the layer does not take."""
@@ -45,6 +34,13 @@ def test_every_choice_reaches_the_layer(name):
 
 
 def test_lists_are_searched_and_values_are_not():
+    hp = keras_tuner.HyperParameters()
+    layer = attention_space(hp)  # the default
+    assert (type(layer), layer.units, layer.dropout) == (BahdanauAttention, 32, 0.0)
+    # The hyperparameter of another mechanism is not active.
+    assert set(hp.values) == {
+        f"attention_{name}" for name in ("mechanism", "units", "normalizer", "dropout")
+    }
     hp = keras_tuner.HyperParameters()
     options = {"alignment": ["local-p", "global"], "half_width": 3, "units": None, "dropout": 0.1}
     layer = attention_space(hp, mechanisms=["luong"], **options, normalizer=["sparsemax"])
@@ -92,16 +88,15 @@ def test_the_search_knows_the_whole_space(tmp_path):
 
     found = {}
     for values in drawn(tmp_path, three, 200):
-        chosen = values["attention_mechanism"]
+        chosen = found.setdefault(values.pop("attention_mechanism"), {})
         for name, value in values.items():
-            found.setdefault((chosen, name.removeprefix("attention_")), set()).add(value)
-    common = {"mechanism", "rate", "units", "dropout"}
+            chosen.setdefault(name.removeprefix("attention_"), set()).add(value)
     own = {"bahdanau": {"normalizer"}, "gmm": set(), "luong": {"normalizer", "score_mode"}}
     for chosen, names in own.items():
-        assert {name for one, name in found if one == chosen} == common | names
-        assert found[chosen, "units"] == {32, 64, 128, 256}
-        assert found[chosen, "dropout"] == {0, 0.2, 0.4}
-    assert found["luong", "score_mode"] == {"general", "concat"}
+        assert found[chosen].keys() == {"rate", "units", "dropout"} | names
+        assert found[chosen]["units"] == {32, 64, 128, 256}
+        assert found[chosen]["dropout"] == {0, 0.2, 0.4}
+    assert found["luong"]["score_mode"] == {"general", "concat"}
 
 
 def test_a_search_keeps_what_is_declared_before(tmp_path):
@@ -111,10 +106,9 @@ def test_a_search_keeps_what_is_declared_before(tmp_path):
     hp.Fixed("attention_units", 48)
     hp.Choice("attention_dropout", [0.3, 0.5])
     found = list(drawn(tmp_path, build, 30, hyperparameters=hp))
-    assert {x["attention_units"] for x in found} == {48}
-    assert {x["attention_dropout"] for x in found} == {0.3, 0.5}
-    assert {x["attention_score_mode"] for x in found} == {"dot"}
-    assert {x["attention_mechanism"] for x in found} == {"bahdanau", "luong"}
+    expected = {"units": {48}, "dropout": {0.3, 0.5}, "score_mode": {"dot"}}
+    expected["mechanism"] = {"bahdanau", "luong"}
+    assert {name: {x[f"attention_{name}"] for x in found} for name in expected} == expected
     hp.values["attention_mechanism"] = "luong"
     layer = attention_space(hp)
     assert (layer.score_mode, layer.units, layer.dropout) == ("dot", 48, 0.3)
