@@ -86,9 +86,8 @@ def save(model, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    kind = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=kind)
     parser.add_argument("--model-parallel", type=int, default=1, metavar="N")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--output", type=pathlib.Path, default="output/train_on_devices")

@@ -78,12 +78,8 @@ def gradients(reader, given, classes=slice(None)):
 
 def add_baselines(results, names, bags, train, test, seed):
     """Adds classifiers of pooled features to the results."""
-    x = np.array(
-        [
-            np.concatenate([rows.mean(0), rows.min(0), rows.max(0)])
-            for rows in (bags.instances[bags.of(bag)] for bag in range(len(bags.sizes)))
-        ]
-    )
+    rows = [bags.instances[bags.of(bag)] for bag in range(len(bags.sizes))]
+    x = np.array([np.concatenate([part.mean(0), part.min(0), part.max(0)]) for part in rows])
     for name, make in BASELINES.items():
         if results.find(pooling=name, **names):
             continue
@@ -139,9 +135,11 @@ def measure_reasons(reader, bags, chosen):
     random, found = np.random.default_rng(0), collections.defaultdict(list)
 
     def ask(instances):
-        return reader.predict_on_batch(
-            {"instances": instances, "mask": np.any(instances != 0, axis=2)}
-        )
+        mask = np.any(instances != 0, axis=2)
+        return reader.predict_on_batch({"instances": instances, "mask": mask})
+
+    def probabilities(instances):
+        return ask(instances)["probabilities"]
 
     for batch in bags.batches(chosen):
         given = bags.padded(batch)
@@ -152,14 +150,10 @@ def measure_reasons(reader, bags, chosen):
         }
         for kind, importance in kinds.items():
             for loss in (comprehensiveness, sufficiency):
-                lost = loss(
-                    lambda x: ask(x)["probabilities"], given["instances"], importance, SHARE
-                )
+                lost = loss(probabilities, given["instances"], importance, SHARE)
                 found[kind, loss.__name__].extend(lost.tolist())
-    lines = [
-        f"What the probability of the predicted class loses, {SHARE:.0%} of the instances:",
-        f"{'importance':26}without them  with them alone",
-    ]
+    lines = [f"What the probability of the predicted class loses, {SHARE:.0%} of the instances:"]
+    lines += [f"{'importance':26}without them  with them alone"]
     for kind in kinds:
         lost, left = (np.mean(found[kind, x]) for x in ("comprehensiveness", "sufficiency"))
         lines.append(f"{kind:26}{lost:12.3f}  {left:15.3f}")

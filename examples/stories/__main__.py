@@ -88,15 +88,13 @@ def main(argv=None):
         results.add({"model": path.name, **result})
         test = np.mean(list(result["test_errors"].values()))
         print(f"{path.name}: training error {result['train_error']:.1f}%, test {test:.1f}%")
-    best = {}
+    best, figures = {}, {}
     for number in hops:
         entries = [
             [results.find(model=x.name) for x, key in models.items() if key[:2] == (task, number)]
             for task in tasks
         ]
-        best[number] = report(tasks, entries, number, options)
-    figures = {}
-    for number, entries in best.items():
+        entries = best[number] = report(tasks, entries, number, options)
         errors = {n: x for entry in entries for n, x in entry["test_errors"].items()}
         figures[f"{number} hops, errors in %"] = {"mean": np.mean([*errors.values()]), **errors}
     write_record(options.record, figures, seeds=[options.seed])

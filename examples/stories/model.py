@@ -112,13 +112,9 @@ def train(task, hops, repeat, settings, path):
     loss = float(np.mean(found[""][0][1]))
     with whole_file(path) as temporary:
         model.save_weights(temporary)
-    return {
-        "train_error": errors.pop(""),
-        "train_loss": loss if math.isfinite(loss) else None,
-        "valid_error": errors.pop("valid"),
-        "test_errors": errors,
-        "linear_epochs": linear_epochs,
-    }
+    found = {"train_error": errors.pop(""), "train_loss": loss if math.isfinite(loss) else None}
+    found |= {"valid_error": errors.pop("valid"), "linear_epochs": linear_epochs}
+    return {**found, "test_errors": errors}
 
 
 def train_named(name, *job):

@@ -33,10 +33,7 @@ def train(folder, best="val_loss"):
     resume = Resume(folder, SETTINGS, batches)
     # Eager, because a graph takes longer to trace than these steps take to run.
     model.compile(keras.optimizers.Adam(0.1), "mse", run_eagerly=True)
-    start = resume.restore(model)
-    options = {"validation_data": (X[20:], Y[20:]), "callbacks": resume.callbacks(best)}
-    epochs = {"epochs": EPOCHS, "initial_epoch": start, "shuffle": False}
-    model.fit(batches.dataset(), **epochs, **options, verbose=0)
+    resume.fit(model, EPOCHS, (X[20:], Y[20:]), best)
     last = model.get_weights()
     resume.load_best(model)
     return last, model.get_weights(), resume.losses("val_loss")

@@ -13,16 +13,12 @@ from tests.plotting.figures import translator
 
 
 def events(folder):
-    """All images of a run: `{(tag, step): pixels}`."""
+    """All images of a run: `{(tag, step): PNG}`."""
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
-    found = {}
-    for file in folder.glob("events*"):
-        for event in EventFileLoader(str(file)).Load():
-            for value in event.summary.value:
-                png = value.tensor.string_val[2]
-                found[value.tag, event.step] = tf.io.decode_png(png).numpy()
-    return found
+    read = [event for x in folder.glob("events*") for event in EventFileLoader(str(x)).Load()]
+    pairs = [(value, event.step) for event in read for value in event.summary.value]
+    return {(value.tag, step): value.tensor.string_val[2] for value, step in pairs}
 
 
 def test_maps_in_tensorboard(tmp_path):
@@ -42,7 +38,8 @@ def test_maps_in_tensorboard(tmp_path):
     figure = plot_attention(weights, ["das", "Haus"], ["the", "house"])
     figure.savefig(tmp_path / "map.png")
     expected = matplotlib.image.imread(tmp_path / "map.png") * 255
-    np.testing.assert_allclose(found["attention/0", 3], expected, atol=1.5)
+    drawn = tf.io.decode_png(found["attention/0", 3]).numpy()
+    np.testing.assert_allclose(drawn, expected, atol=1.5)
 
 
 def test_a_diverging_training_continues(tmp_path):

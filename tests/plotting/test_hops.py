@@ -23,15 +23,12 @@ def test_a_long_story_shows_the_sentences_read_most():
     assert _most_read(hops(40)) == [*range(MOST_SENTENCES), None]
 
 
-def test_many_hops():
-    figure = plot_hops(hops(3, weights=np.full((20, 3), 0.5)), hops(3))
-    figures.assert_nothing_is_cut_off(figure)
-    headers = [x for x in figure.axes[0].texts if x.get_text().startswith("hop ")]
+def test_hops_of_any_number_and_text():
+    many = plot_hops(hops(3, weights=np.full((20, 3), 0.5)), hops(3))
+    figures.assert_nothing_is_cut_off(many)
+    headers = [x for x in many.axes[0].texts if x.get_text().startswith("hop ")]
     assert len(headers) == 20
     figures.assert_labels_are_apart(headers, "x")
-
-
-def test_hops_of_any_text():
     samples = [
         hops(3, top=[1], facts=(1,), expected="a"),
         hops(0, weights=np.zeros((2, 0))),
@@ -52,9 +49,8 @@ def test_answers_in_bytes():
 
 def test_long_memories_end_before_the_weights():
     letters = ["W" * 99, "i" * 99, "北" * 99, "word " * 40]
-    figure = plot_hops(hops(4, memories=letters, facts=(0, 2), question="W" * 99, answer="W" * 20))
-    figure.canvas.draw()
-    (axes,) = figure.axes
+    (axes,) = plot_hops(hops(4, memories=letters, question="W" * 99, answer="W" * 20)).axes
+    axes.figure.canvas.draw()
     cells = min(patch.get_window_extent().x0 for patch in axes.patches)
     answer, question, *texts = axes.texts
     assert question.get_window_extent().x1 < answer.get_window_extent().x0

@@ -9,9 +9,10 @@ from tests.helpers import refusals
 
 
 class Marks(html.parser.HTMLParser):
-    def __init__(self):
+    def __init__(self, page):
         super().__init__()
         self.text, self.marks, self.tags = "", [], []
+        self.feed(page)
 
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
@@ -22,16 +23,10 @@ class Marks(html.parser.HTMLParser):
         self.text += data
 
 
-def read(page):
-    marks = Marks()
-    marks.feed(page)
-    return marks
-
-
 def test_highlighted_text_is_escaped():
     tokens = ["<script>alert(1)</script>", "&amp;", '" onclick="x', "\x00", "שלום"]
     page = highlight(tokens, [0.1, 0.2, 0.3, 0.4, 0.0])
-    marks = read(page)
+    marks = Marks(page)
     assert marks.tags == ["p", *["mark"] * 5]
     assert marks.text == " ".join(tokens).replace("\x00", "␀")
     assert [weight for weight, _ in marks.marks] == [0.1, 0.2, 0.3, 0.4, 0]
@@ -41,15 +36,12 @@ def test_highlighted_text_is_escaped():
     assert page._repr_html_() == page
 
 
-def test_highlighted_bytes():
+def test_bytes_and_gaps_of_highlighted_text():
     tokens = np.array([b"caf\xc3\xa9", b"\xff"], object)
-    assert read(highlight(tokens, [1, 0])).text == "café \ufffd"
-
-
-def test_gaps_of_highlighted_text():
-    assert read(highlight(["a", ",", "b"], [0, 0, 0], ["", "", "\n"])).text == "a,\nb"
-    assert read(highlight([], [])).text == ""
-    assert read(highlight(iter("ab"), [0, 0])).text == "a b"
+    assert Marks(highlight(tokens, [1, 0])).text == "café \ufffd"
+    assert Marks(highlight(["a", ",", "b"], [0, 0, 0], ["", "", "\n"])).text == "a,\nb"
+    assert Marks(highlight([], [])).text == ""
+    assert Marks(highlight(iter("ab"), [0, 0])).text == "a b"
 
 
 test_mistakes = refusals(

@@ -1,5 +1,6 @@
 """Text of any script is shortened and drawn."""
 
+import matplotlib.font_manager as manager
 import numpy as np
 import pytest
 
@@ -46,18 +47,12 @@ def test_words_of_all_scripts_are_drawn_by_the_fonts_that_are_installed():
     words = ["नमस्ते", "ไทย", "தமிழ்", "한국어", "北京很好", "مرحبا", "שלום", "👍", "🇩", "é"]
     plot_attention([[1 / len(words)] * len(words)], words, ["x"]).canvas.draw()
     plot_hops(Hops(words, [[0.1] * len(words)], "北京", "தமிழ்")).canvas.draw()
-
-
-def test_fonts_that_are_not_known():
-    """STIX comes with matplotlib and has signs that the first known font does not have."""
-    import matplotlib.font_manager as manager
-
+    # STIX comes with matplotlib and has signs that the first known font does not have.
     fonts = [manager.findfont(name) for name in ("STIXGeneral", "DejaVu Sans")]
     codes = [set(manager.get_font(font).get_charmap()) for font in fonts]
     words = [chr(code) for code in sorted(codes[0] - codes[1]) if chr(code).isprintable()][:5]
-    assert len(words) == 5
     assert drawable("".join(words)) == "".join(words)
-    plot_attention([[0.2] * 5], words, ["x"]).canvas.draw()  # a missing sign would be a warning
+    plot_attention([[0.2] * 5], words, ["x"]).canvas.draw()
 
 
 @pytest.mark.parametrize("draw", [
