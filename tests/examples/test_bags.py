@@ -2,6 +2,7 @@
 
 import csv
 import json
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -92,28 +93,23 @@ def test_the_reader_averages_members_and_knows_the_scale():
     np.testing.assert_allclose(again["weights"], found["weights"], atol=1e-4)
 
 
-class Reader:
-    """Sees the feature 0 alone, and gives its weights to the instances that have it, or others."""
-
-    def __init__(self, right):
-        self.right = right
-
-    def predict_on_batch(self, given):
-        seen = given["instances"][:, :, 0].sum(axis=1) / 4
-        weights = given["instances"][:, :, 0] if self.right else given["instances"][:, :, 1]
-        return {"probabilities": np.stack([1 - seen, seen], axis=1), "weights": weights}
-
-
 @pytest.mark.parametrize("right", [True, False])
 def test_weights_that_lose_to_random_ones_are_no_reasons(right, monkeypatch):
-    """Of 40 instances four decide, which hold a feature of their own."""
+    """Of 40 instances four decide, which hold a feature of their own; others may have weights."""
+
+    def read(given):
+        seen, others = np.moveaxis(given["instances"], 2, 0)
+        share = seen.sum(axis=1) / 4
+        probabilities = np.stack([1 - share, share], axis=1)
+        return {"probabilities": probabilities, "weights": seen if right else others}
+
     rng = np.random.default_rng(0)
     instances = np.zeros((20, 40, 2), "float32")
     for bag in instances:
         bag[rng.permutation(40), (np.arange(40) >= 4).astype(int)] = 1
     bags = Bags(instances.reshape(-1, 2), np.full(20, 40), np.arange(20) % 2, ["no", "yes"], [])
     monkeypatch.setattr(evaluation, "gradients", lambda _, given: np.zeros(given["mask"].shape))
-    table, matter = evaluation.measure_reasons(Reader(right), bags, np.arange(20))
+    table, matter = evaluation.measure_reasons(Mock(predict_on_batch=read), bags, np.arange(20))
     assert matter is right
     assert (evaluation.NO_REASONS in table) is not right
     # Without the four deciding instances, the probability falls from 1 to 0.

@@ -1,6 +1,7 @@
 """Shards: what they hold, and the order of training, of which any batch can be read."""
 
 import itertools
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -61,14 +62,8 @@ def test_what_cannot_be_written_or_read(corpus, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match="at most 1 tokens: raise --max-tokens"):
         stream(corpus, limit=1)
 
-    class Full:
-        def __init__(self, *_):
-            pass
-
-        def write(self, record):
-            raise RuntimeError("no space left")
-
-    monkeypatch.setattr(array_record_module, "ArrayRecordWriter", Full)
+    full = Mock(**{"return_value.write.side_effect": RuntimeError("no space left")})
+    monkeypatch.setattr(array_record_module, "ArrayRecordWriter", full)
     with pytest.raises(SystemExit, match="made cannot be written: no space left"):
         shards.main([*paths, "--output", str(tmp_path / "made")])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["source.txt", "target.txt"]
