@@ -11,14 +11,8 @@ XLA = BACKEND != "torch"  # whether XLA compiles for this backend
 
 # On JAX and PyTorch the layers of Keras round float64, which would hide whether ours do.
 if BACKEND != "tensorflow":
-    held = (
-        keras.layers.Dense,
-        keras.layers.GRUCell,
-        keras.layers.LSTMCell,
-        keras.layers.SimpleRNNCell,
-    )
-    others = keras.layers.Attention.call, keras.layers.AdditiveAttention.build
-    for function in (*(layer.call for layer in held), *others, keras.activations.tanh):
+    held = "Dense", "GRUCell", "LSTMCell", "SimpleRNNCell", "Attention", "AdditiveAttention"
+    for function in (*(getattr(keras.layers, x).build for x in held), keras.activations.tanh):
         function.__globals__["ops"] = exact
 
 

@@ -73,9 +73,9 @@ def tolerance(expected, dtype="float64", times=1, before=0.5):
     """The tolerances of `numpy.testing.assert_allclose` for numbers of a dtype or dtype policy.
 
     In half precision the last operation errs by up to one unit in the last place of each number,
-    because some processors cut a product where others round it. The operations before it err by
-    such units of other numbers, together by up to `before` units of the largest number: half a unit
-    after the four or so of a layer, whose signs differ. `times` multiplies the other tolerances.
+    because some processors cut a product where others round it. Those before it err by up to
+    `before` units of the largest number: half a unit after the four or so of a layer.
+    `times` multiplies the other tolerances.
     """
     dtype = dtype.removeprefix("mixed_")
     limit = TOLERANCES[dtype]
@@ -310,10 +310,9 @@ def assert_gradients(layer, call, inputs, oracle, step=1e-5, jit=False):
         expected = np.zeros_like(array)
         for index in np.ndindex(array.shape):
             kept = array[index]
-            array[index] = kept + step
-            above = loss()
-            array[index] = kept - step
-            expected[index] = (above - loss()) / (2 * step)
+            for sign in (1, -1):
+                array[index] = kept + sign * step
+                expected[index] += sign * loss() / (2 * step)
             array[index] = kept
         np.testing.assert_allclose(numpy(gradient), expected, rtol=0, atol=1e-6)
 
@@ -328,10 +327,8 @@ def arguments(shapes, symbolic):
         dtype = "bool" if "mask" in name else "float32"
         if shape and isinstance(shape[-1], str):
             *shape, dtype = shape
-        if symbolic:
-            made[name] = keras.Input(batch_shape=shape, dtype=dtype)
-        else:
-            made[name] = np.ones(shape, dtype)
+        symbol = keras.Input(batch_shape=shape, dtype=dtype) if symbolic else None
+        made[name] = symbol if symbolic else np.ones(shape, dtype)
     return made
 
 
@@ -368,14 +365,9 @@ def padded(x, places, fill, axis=1):
 def assert_masking_is_truncating(layer, call, inputs, hidden, places, axis=1, dtype="float64"):
     """Masked padding changes neither outputs nor gradients; its weights and gradients are zero.
 
-    Args:
-        layer: the layer that is called.
-        call: a function of the inputs and of a mask, or None, that returns a list.
-        inputs: arrays without padding.
-        hidden: the numbers of the inputs that the mask belongs to.
-        places: where padding is inserted in them. The padded axis gets a size of its own.
-        axis: the axis that gets the padding.
-        dtype: of the inputs.
+    `call` takes the inputs, arrays without padding, and a mask or None, and returns a list.
+    `hidden` are the numbers of the inputs that the mask belongs to. Their `axis` is padded at
+    `places`, and gets a size of its own.
     """
     first = inputs[hidden[0]]
     kept = np.insert(np.ones(first.shape[axis], bool), places, False)

@@ -71,15 +71,8 @@ def try_example(python, folder):
     origin = "import sys\nassert sys.modules['keras_attention'].__file__.startswith(sys.prefix)\n"
     script.write_text(code + origin, "utf-8")
     environment = {**os.environ, "KERAS_BACKEND": "tensorflow"}
-    done = subprocess.run(
-        [*python, script],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == text, done.stdout
+    printed = subprocess.check_output([*python, script], cwd=folder, env=environment, text=True)
+    assert printed == text, printed
 
 
 def main():

@@ -132,18 +132,14 @@ class Case:
         """Arrays to call the layer itself on, without padding."""
         made = []
         for n, shape in enumerate(self.shapes(batch, more=more)):
-            ids = np.random.default_rng(n).integers(1, VOCABULARY, shape)
-            dtype = self.arguments[n].dtype
-            floats = self.scale * normal(n, *shape, dtype="float32")
-            made.append((ids if dtype == "int32" else floats).astype(dtype))
+            ids = np.random.default_rng(n).integers(1, VOCABULARY, shape).astype("int32")
+            floats = (self.scale * normal(n, *shape, dtype="float32")).astype("float32")
+            made.append(floats if self.arguments[n].size else ids)
         return made
 
     def symbols(self):
-        shapes = self.shapes(None, known=False)
-        return [
-            keras.Input(batch_shape=shape, dtype=argument.dtype)
-            for argument, shape in zip(self.arguments, shapes, strict=True)
-        ]
+        pairs = zip(self.arguments, self.shapes(None, known=False), strict=True)
+        return [keras.Input(batch_shape=shape, dtype=x.dtype) for x, shape in pairs]
 
     def built(self, dtype="float32"):
         layer = self.make(dtype)
@@ -213,19 +209,13 @@ def residual(*makers):
 
 
 def recurrent(kind, units):
-    def make(dtype, unroll):
-        options = {"return_sequences": True, "recurrent_initializer": "glorot_uniform"}
-        return kind(units, **options, unroll=unroll, dtype=dtype)
-
-    return make
-
-
-def gru(units):
-    return recurrent(layers.GRU, units)
+    options = {"return_sequences": True, "recurrent_initializer": "glorot_uniform"}
+    return lambda dtype, unroll: kind(units, **options, unroll=unroll, dtype=dtype)
 
 
 def both_ways(units):
-    return lambda dtype, unroll: layers.Bidirectional(gru(units)(dtype, unroll), dtype=dtype)
+    gru = recurrent(layers.GRU, units)
+    return lambda dtype, unroll: layers.Bidirectional(gru(dtype, unroll), dtype=dtype)
 
 
 def functional(units, features):
@@ -413,7 +403,8 @@ CASES = {
     "hierarchical, models as encoders": documents(
         {}, parts={
             "word_encoder": functional(2, DQ),
-            "sentence_encoder": sequential(part(layers.Dense, 11, "tanh"), gru(3))}),
+            "sentence_encoder": sequential(
+                part(layers.Dense, 11, "tanh"), recurrent(layers.GRU, 3))}),
     "target": attends(
         TargetAttention, {"units": 13, "normalizer": "none", **DROPOUT}, key=(KEY_Q,),
         scale=0.5, **FIRST),

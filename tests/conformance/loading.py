@@ -35,17 +35,14 @@ def check(folder):
     errors = [float(np.abs(x - y).max()) for x, y in zip(outputs, expected, strict=True)]
     training = keras.Model(model.inputs, model.outputs[0])
     training.compile(keras.optimizers.SGD(0.1), "mse")
-    before = training.get_weights()
+    before = [keras.ops.convert_to_numpy(x).copy() for x in training.trainable_weights]
     training.train_on_batch(inputs, np.ones_like(outputs[0]))
-    moved = [
-        new - old
-        for weight, new, old in zip(training.weights, training.get_weights(), before, strict=True)
-        if weight.trainable
-    ]
+    after = map(keras.ops.convert_to_numpy, training.trainable_weights)
+    moved = [new - old for new, old in zip(after, before, strict=True)]
     return errors, all(np.isfinite(x).all() and x.any() for x in moved)
 
 
-def main():
+if __name__ == "__main__":
     results = {}
     for folder in sorted(Path(sys.argv[1]).iterdir()):
         try:
@@ -53,7 +50,3 @@ def main():
         except Exception:
             results[folder.name] = traceback.format_exc()
     print(json.dumps(results))
-
-
-if __name__ == "__main__":
-    main()

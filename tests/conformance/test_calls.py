@@ -13,8 +13,8 @@ from tests.helpers import assert_all_close, gradients, numpy
 
 def flat_shapes(shapes):
     """A shape, or a list of them, nested for stacked cells."""
-    if isinstance(shapes, tuple) and not (shapes and isinstance(shapes[0], (tuple, list))):
-        return [shapes]
+    if not any(isinstance(x, tuple | list) for x in shapes):
+        return [tuple(shapes)]
     return [flat for shape in shapes for flat in flat_shapes(shape)]
 
 
@@ -101,8 +101,7 @@ class Probe(layers.Layer):
 
 @first_cases
 def test_the_output_is_masked_like(case):
-    probe = Probe()
-    model = case.model(then=probe)
+    model = case.model(then=(probe := Probe()))
     assert probe.masked == (case.masked_like is not None)
     if probe.masked:
         inputs = case.inputs(5)
@@ -140,10 +139,8 @@ def test_mixed_precision(case, policy):
 
 def read_nothing(case, dtype, jit):
     """Outputs and gradients when the first sample has no memory and the second has one step."""
-    layer, tensors = case.built(dtype), case.tensors(3)
-    masks = []
+    layer, tensors, masks = case.built(dtype), case.tensors(3), [None] * len(case.arguments)
     for n, memory in enumerate(case.arguments):
-        masks.append(None)
         if memory.name.partition(" ")[0] == case.memory:
             mask = np.ones((3, *memory.steps), bool)
             mask[0], mask[1, 1:] = False, False

@@ -124,20 +124,3 @@ def test_weights_of_the_translation_tutorial():
     kernel = np.concatenate([kernel[DK:], kernel[:DK]])
     decoder.cell.set_weights([kernel, recurrent_kernel, bias])
     assert_close(decoder(x, value, initial_state=hidden, memory_mask=MASK)[:, 0], numpy(expected))
-
-
-def test_a_decoder_is_tfas_attention_wrapper_around_bahdanau():
-    """The new state of the cell asks, and the next step reads what the attention returned."""
-    words, value = normal(1, B, TQ, 3), normal(2, B, TK, DK)
-    cell = keras.layers.GRUCell(DQ)
-    decoder = AttentionRNN(cell, BahdanauAttention(U), input_feeding=True)
-    found = numpy(decoder(words, value, memory_mask=MASK))
-    named = {weight.name: numpy(weight) for weight in decoder.attention.weights}
-    fed, states = np.zeros((B, DK)), [np.zeros((B, DQ))]
-    for i in range(TQ):
-        hidden, states = cell(np.concatenate([words[:, i], fed], axis=-1), states)
-        hidden = numpy(hidden)
-        pairs = (hidden @ named["query_kernel"])[:, None] + value @ named["key_kernel"]
-        context, _ = read((np.tanh(pairs) @ named["score_vector"])[:, None], value)
-        fed = context[:, 0]
-        assert_close(found[:, i], fed)

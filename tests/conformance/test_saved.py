@@ -43,8 +43,8 @@ OTHERS = [name for name in ("tensorflow", "jax", "torch") if name != BACKEND]
 
 def selected(request, test):
     """The cases of a test that this run has selected."""
-    items = [item for item in request.session.items if getattr(item, "module", 0) is request.module]
-    return [item.callspec.params["name"] for item in items if item.originalname == test.__name__]
+    items = [x for x in request.session.items if getattr(x, "function", 0) is test]
+    return dict.fromkeys(item.callspec.params["name"] for item in items)
 
 
 def save(name, root):
@@ -72,7 +72,7 @@ def served(request, tmp_path_factory):
 def loaded(request, tmp_path_factory):
     """A function of a backend: what it finds when it loads the models and trains them."""
     root = tmp_path_factory.mktemp("saved")
-    for name in dict.fromkeys(selected(request, test_another_backend)):
+    for name in selected(request, test_another_backend):
         save(name, root)
 
     @functools.cache
