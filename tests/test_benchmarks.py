@@ -1,7 +1,6 @@
 """The table of the benchmarks is whole, its peers compute the same, and the harness is fair."""
 
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -106,20 +105,7 @@ def test_speed_stands_beside_a_peer_or_another_checkout():
     assert 0.3 < float(row[-1].split("(")[1][:-1]) < 3
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not pathlib.Path("/proc/self/clear_refs").exists(), reason="Linux only")
-def test_memory_is_what_a_run_holds():
-    code = (
-        "import harness, numpy, steps\nrun = lambda: numpy.ones(64 * 2**17).sum()\n"
-        "harness.build = lambda case, peer: lambda mode: steps.Step(run)\n"
-        'print(harness.Steps("tensorflow").memory("dot", "graph", "forward", None))'
-    )
-    environment = {**os.environ, **harness.ALLOCATOR, "PYTHONPATH": str(ROOT / "benchmarks")}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, stdout=-1, check=True)
-    assert 60 <= float(done.stdout) <= 80
-
-
-def write_hours(path, count):
+def write_hours(path, count=360):
     numbers = np.random.default_rng(0).normal(size=(count, 7)).round(3)
     rows = [",".join(["2016-07-01", *map(str, row)]) for row in numbers]
     path.write_text("\n".join(["date,a,b,c,d,e,f,g", *rows]))
@@ -127,7 +113,7 @@ def write_hours(path, count):
 
 
 def test_the_table_of_etth_has_a_header(tmp_path, monkeypatch, capsys):
-    path = write_hours(tmp_path / "hours.csv", 360)
+    path = write_hours(tmp_path / "hours.csv")
     monkeypatch.setattr(etth, "PARTS", (200, 280, 360))
     monkeypatch.setattr(etth, "fit", lambda *given: None)
     options = ["--horizons", "24", "--history", "48", "--attention-history", "24"]
@@ -151,7 +137,7 @@ def test_the_table_of_etth_has_a_header(tmp_path, monkeypatch, capsys):
 ])  # fmt: skip
 def test_files_that_are_no_etth(change, fragment, tmp_path, monkeypatch):
     monkeypatch.setattr(etth, "PARTS", (200, 280, 360))
-    path = write_hours(tmp_path / "hours.csv", 360)
+    path = write_hours(tmp_path / "hours.csv")
     change(path)
     with pytest.raises(SystemExit, match=rf"{path}: .*{fragment}.*as ETTh1.csv\."):
         etth.read(path)

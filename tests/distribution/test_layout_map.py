@@ -1,16 +1,11 @@
 """The layout map: which weights it splits, and that it finds no others."""
 
-import os
-import subprocess
-import sys
-
 import keras
 import pytest
 from keras import layers
 
 from keras_attention import LuongAttention
 from keras_attention.distribution import get_layout_map
-from tests import ROOT
 from tests.conformance.layers import CASES
 
 # What every device has a copy of, because it is small: numbers, vectors of one width, and biases.
@@ -87,24 +82,3 @@ def test_the_axes_of_the_mesh_are_checked(monkeypatch):
         with pytest.raises(ValueError, match=r"must name two axes of the mesh.*\(N, 1\)"):
             get_layout_map(*given)
     assert len(get_layout_map(other, data_parallel_dim_name="data")) > 0
-
-
-RUN_EXAMPLE = """
-import doctest
-from keras_attention.distribution import get_layout_map
-
-(test,) = doctest.DocTestFinder().find(get_layout_map, "get_layout_map", module=False)
-for example in test.examples:
-    example.options.pop(doctest.SKIP, None)
-found = doctest.DocTestRunner().run(test)
-assert found.attempted and not found.failed
-"""
-
-
-@pytest.mark.slow
-def test_the_example_runs_on_four_devices():
-    """Doctests of TensorFlow skip a part of it."""
-    pytest.importorskip("jax", reason="JAX is not installed")
-    settings = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "4"}
-    environment = {**os.environ, **settings}
-    subprocess.run([sys.executable, "-c", RUN_EXAMPLE], env=environment, cwd=ROOT, check=True)

@@ -4,6 +4,7 @@ import doctest
 import importlib
 import inspect
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,10 +22,7 @@ def test_every_public_name_has_a_page(tmp_path):
     public = {name for part in parts for name in importlib.import_module(part).__all__}
     assert set(NAMES) == public
 
-    class App:
-        srcdir = tmp_path
-
-    api_pages.write(App)
+    api_pages.write(SimpleNamespace(srcdir=tmp_path))
     index = (tmp_path / "api" / "index.rst").read_text("utf-8")
     for name, path in NAMES.items():
         assert f"`{name} <{path}>`" in index
@@ -66,16 +64,12 @@ def test_a_docstring_becomes_a_page():
 
     c[b] = |a| * k_
 
-The keys are in `memory.key`, see
-`BahdanauAttention`.
+The keys are in `memory.key`.
 
 Args:
     units, width: U, the width;
         required.
     *rest: more.
-
-Returns:
-    Context `(B, D)`.
 
 Example:
     >>> 1 + 1
@@ -85,9 +79,8 @@ Reference: https://arxiv.org/abs/1409.0473, section 3.""".splitlines()
     found = "\n".join(docstrings.convert(lines, NAMES))
     assert ":py:obj:`Memory <keras_attention.attention.Memory>` once" in found
     assert ".. code-block:: text\n\n    c[b] = |a| * k_\n" in found
-    assert "``memory.key``, see :py:obj:`BahdanauAttention <keras_attention.Bahdanau" in found
+    assert "``memory.key``." in found
     assert "* **units**, **width**: U, the width; required.\n" in found
     assert r"* **\*rest**: more." in found
-    assert "Context ``(B, D)``.\n" in found
     assert "\n>>> 1 + 1\n2\n" in found
     assert "https://arxiv.org/abs/1409.0473, section 3." in found

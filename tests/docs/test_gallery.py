@@ -1,4 +1,4 @@
-"""The gallery of short scripts: its order, its pictures and its notebooks."""
+"""The gallery of short scripts: its order and its notebooks."""
 
 import pytest
 
@@ -12,7 +12,6 @@ pytest.importorskip("sphinx_gallery")
 def gallery(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
     monkeypatch.setenv("PYTHONPATH", "")
-    monkeypatch.setenv("MPLBACKEND", "Agg")
     import gallery
 
     return gallery
@@ -22,23 +21,6 @@ def test_every_script_has_its_place(gallery):
     places = {name: gallery.order(f"{name}.py") for name in SCRIPTS}
     assert sorted(places.values()) == list(range(len(SCRIPTS)))
     assert places["calculator"] == 0
-
-
-def test_a_figure_is_saved_once_with_and_without_pyplot(gallery, tmp_path):
-    from matplotlib import pyplot
-    from matplotlib.figure import Figure
-
-    paths = [str(tmp_path / f"{n}.png") for n in range(3)]
-    names = {"figure": Figure(), "number": 3}
-    given = {"example_globals": names, "image_path_iterator": iter(paths)}
-    assert "0.png" in gallery.scrape(None, given, {"src_dir": str(tmp_path)})
-    names["other"], _ = pyplot.subplots()
-    rst = gallery.scrape(None, given, {"src_dir": str(tmp_path)})
-    assert ("1.png" in rst, "0.png" in rst) == (True, False)
-    assert gallery.scrape(None, given, {"src_dir": str(tmp_path)}) == ""
-    assert sorted(map(str, tmp_path.iterdir())) == paths[:2]
-    gallery.reset({}, "script.py")
-    assert not pyplot.get_fignums()
 
 
 def test_a_page_links_to_its_notebook(gallery):

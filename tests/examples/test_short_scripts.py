@@ -153,8 +153,7 @@ def test_a_model_is_served(tmp_path):
     command = [sys.executable, ROOT / "examples" / "serve_model.py", tmp_path, "--port", str(port)]
 
     def post(body):
-        address = f"http://127.0.0.1:{port}/predict"
-        headers = {"Content-Type": "application/json"}
+        headers, address = {"Content-Type": "application/json"}, f"http://127.0.0.1:{port}/predict"
         request = urllib.request.Request(address, json.dumps(body).encode(), headers)
         try:
             with urllib.request.urlopen(request) as reply:

@@ -58,23 +58,14 @@ def build(hp, **options):
     query, value = keras.Input((3, 4)), keras.Input((5, 4))
     outputs = keras.layers.Dense(1)(attention_space(hp, **options)(query, value))
     model = keras.Model([query, value], outputs)
-    # Eager steps, because a graph takes longer to trace than eight samples take to train.
-    model.compile(keras.optimizers.SGD(hp.Float("rate", 0.01, 0.1)), "mse", run_eagerly=True)
+    model.compile(keras.optimizers.SGD(hp.Float("rate", 0.01, 0.1)), "mse")
     return model
-
-
-DATA = [np.ones((8, 3, 4)), np.ones((8, 5, 4))], np.ones((8, 3, 1))
-
-
-def make_tuner(folder, build, trials=4, failures=9, **options):
-    options |= {"directory": folder, "project_name": "search", "seed": 3, "max_trials": trials}
-    options["max_consecutive_failed_trials"] = failures
-    return keras_tuner.RandomSearch(build, "val_loss", **options)
 
 
 def drawn(folder, build, count, **options):
     """Hyperparameters that a search draws, those that are active."""
-    tuner = make_tuner(folder, build, trials=count, **options)
+    options |= {"directory": folder, "seed": 3, "max_trials": count}
+    tuner = keras_tuner.RandomSearch(build, "val_loss", **options)
     for number in range(count):
         hp = tuner.oracle.create_trial(f"{number}").hyperparameters
         yield {x.name: hp.get(x.name) for x in hp.space if hp.is_active(x)}
@@ -127,22 +118,6 @@ def test_bad_spaces(options, message):
     """Whichever is chosen first, and before a search begins."""
     with pytest.raises(ValueError, match=message):
         attention_space(keras_tuner.HyperParameters(), **options)
-
-
-@pytest.mark.slow
-def test_a_search(tmp_path):
-    def small(hp):
-        return build(hp, units=[4, 8], prefix="read")
-
-    tuner = make_tuner(tmp_path, small)
-    tuner.search(*DATA, validation_data=DATA, verbose=0)
-    trials = completed_trials(tuner)
-    assert len(trials) == 4
-    assert [x.score for x in trials] == sorted(x.score for x in trials)
-    assert {"read_mechanism", "rate"} <= set(trials[0].hyperparameters.values)
-    # The same search reads its trials from the folder.
-    again = completed_trials(make_tuner(tmp_path, small))
-    assert [x.trial_id for x in again] == [x.trial_id for x in trials]
 
 
 # NumPy warns when keras-tuner reads an objective that is not a number.
