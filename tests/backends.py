@@ -17,17 +17,14 @@ if BACKEND != "tensorflow":
 
 
 def tensor(x, dtype=None):
-    """A tensor of the dtype of an array."""
     return ops.convert_to_tensor(x, dtype or keras.backend.standardize_dtype(x.dtype))
 
 
 def dtypes(*tensors):
-    """The names of their dtypes."""
     return [keras.backend.standardize_dtype(x.dtype) for x in tensors]
 
 
 def only_on(*backends, reason):
-    """A mark that skips a test on other backends."""
     skipped = BACKEND not in backends
     return pytest.mark.skipif(skipped, reason=f"{' and '.join(backends)} only: {reason}")
 
@@ -46,7 +43,6 @@ def compiled(function, jit=True):
 
 
 def graphs(graph):
-    """A graph of TensorFlow and the graphs of the functions that it calls."""
     return [graph, *(graph._get_function(name).graph for name in graph._functions)]
 
 

@@ -41,7 +41,6 @@ def numpy(x):
 
 
 def rounded(x, dtype):
-    """The nearest numbers that `dtype` holds, as float64."""
     dtype = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
     return np.asarray(x).astype(dtype).astype("float64")
 
@@ -51,7 +50,6 @@ def normal(seed, *shape, dtype="float64"):
 
 
 def selected(x, mask, axis):
-    """Selects the entries of x where a mask is True. The first axis of the mask is `axis` of x."""
     shape = x.shape
     x = keras.ops.reshape(x, (*shape[:axis], mask.size, *shape[axis + mask.ndim :]))
     return keras.ops.take(x, np.flatnonzero(mask), axis=axis)
@@ -62,7 +60,6 @@ def lengths_mask(lengths, steps):
 
 
 def wait_for(happened, seconds=120):
-    """Waits until `happened()` is true."""
     deadline = time.monotonic() + seconds
     while not happened() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -126,8 +123,6 @@ ORACLES = {
 
 
 class AnyCell(keras.layers.GRUCell):
-    """A GRU cell with a call of its own, so that the backend differentiates a decoder."""
-
     def call(self, *args, **kwargs):
         return super().call(*args, **kwargs)
 
@@ -160,7 +155,6 @@ class Mechanism:
         return oracle(dict(zip(names, weights or weight_arrays(layer), strict=True)), **options)
 
     def tensors(self, dtype="float64", seed=1):
-        """Query, value and key."""
         return (
             normal([seed, 0], B, TQ, DQ, dtype=dtype),
             normal([seed, 1], B, TK, DV, dtype=dtype),
@@ -345,7 +339,6 @@ def assert_refused(call, *fragments):
 
 
 def refusals(*cases):
-    """Make a test of each `(call, *words)`: the call raises a ValueError that says all words."""
 
     @pytest.mark.parametrize(("call", "words"), [(call, words) for call, *words in cases])
     def test(call, words):

@@ -44,7 +44,6 @@ EXTRAS = {"tensorflow": "dev", "jax": "test,jax", "torch": "test,torch"}
 
 
 def lowest_versions():
-    """The lowest version of every dependency, as constraints for pip."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"].values()
     found = [*project["dependencies"], *(line for lines in extras for line in lines)]
@@ -52,7 +51,6 @@ def lowest_versions():
 
 
 def install(folder, extras, keras):
-    """Makes a virtual environment and returns the path of its Python."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     python = folder / "bin" / "python"
     lines = lowest_versions() if keras == "lowest" else [KERAS["stable"], TORCH]
@@ -69,7 +67,6 @@ def install(folder, extras, keras):
 
 
 def run(python, backend, folders, report):
-    """Runs the tests. Returns the numbers of passed, failed and skipped ones, and the reasons."""
     command = [python, "-m", "pytest", "-q", *folders, f"--junitxml={report}"]
     environment = {**os.environ, "KERAS_BACKEND": backend}
     done = subprocess.run(command, cwd=ROOT, env=environment, check=False)

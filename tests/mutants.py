@@ -151,7 +151,6 @@ def results(sessions):
 
 
 def check_same_run(folder, options):
-    """Refuses to resume a run of another sample or commit."""
     commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
     names = "count", "seed", "most", "processes"
     now = {"commit": commit, **{name: getattr(options, name) for name in names}}

@@ -57,7 +57,6 @@ def chance_of(weights, path):
 
 
 def samples(x, query_mask, memory_mask):
-    """The valid part of each sample."""
     for one, query_valid, memory_valid in zip(x, query_mask, memory_mask, strict=True):
         yield one[query_valid][:, memory_valid]
 
@@ -281,7 +280,6 @@ def test_the_guided_loss_is_not_lowered_by_leaving_the_memory():
 
 @one_of_each
 def test_precision(name):
-    """Double precision is kept, half precision computed in float32."""
     for dtype, expected in (("float64", "float64"), ("bfloat16", "float32")):
         given = [ops.cast(x, dtype) for x in (ALIGNMENT, WEIGHTS)]
         found = LOSSES[name][0](*given)

@@ -32,7 +32,6 @@ import keras_attention
 
 
 def run(code, *arguments, backend="tensorflow"):
-    """What a process prints, or its last error."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": backend}
     options = {"env": environment, "capture_output": True, "text": True, "check": False}
     done = subprocess.run([sys.executable, "-c", code, *arguments], **options)

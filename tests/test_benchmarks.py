@@ -87,7 +87,6 @@ def test_requests_take_turns_and_one_that_fails_is_left_out(monkeypatch):
 
 
 def run(command, *options):
-    """The table that a command prints, as rows of cells."""
     command = [sys.executable, ROOT / "benchmarks" / f"{command}.py", *options]
     done = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True)
     return [line.split("  ") for line in done.stdout.splitlines()]

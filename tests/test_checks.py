@@ -67,7 +67,6 @@ def read():
 
 
 def started():
-    """A decoder that has been called, its first states and its prepared memory."""
     layer = called(decoder(), QUERY, VALUE)
     memory = layer.prepare(VALUE)
     return layer, layer.get_initial_state(memory), memory

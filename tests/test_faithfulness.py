@@ -31,7 +31,6 @@ def predict(ids):
 
 
 def by_hand(words, importance, count, keep):
-    """The loss of one document of words, without padding."""
     top = sorted(range(len(words)), key=lambda n: (-importance[n], n))[:count]
     left = [word if (n in top) == keep else 0 for n, word in enumerate(words)]
     before, after = (predict(np.array([x]))[0] for x in (words, left))

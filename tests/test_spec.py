@@ -116,7 +116,6 @@ DECLARED = [
 
 
 def documented(layer, name):
-    """The kind and the shapes of an argument in the docstring of a layer."""
     text = inspect.getdoc(layer) + "\n\n"
     (section,) = re.search(r"Call arguments:\n(.*?)\n\n", text, re.S).groups()
     end = r"(?=\.\s+\w+: |\n    ?\w+: |\n\w+[\w, ]*: |\Z)"

@@ -32,7 +32,6 @@ EXCEPTIONS = "seq2seq._export", "plotting.callback", "distribution", "__main__"
 
 
 def ours_in(name):
-    """The modules of the package that a module imports."""
     return [x for x, _ in imports_of(MODULES[name]) if x.split(".")[0] == "keras_attention"]
 
 
@@ -89,7 +88,6 @@ def test_operations_come_from_one_module_and_nothing_is_private_to_keras(name):
 
 
 def interface(name):
-    """What a module defines for others: constants, and functions with their signatures."""
     found = {}
     for node in ast.parse(MODULES[f"{HOME}.{name}"].read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef):
@@ -111,7 +109,6 @@ def test_backends_have_and_export_the_same_names_and_signatures(name):
 
 @every_module
 def test_nothing_else_asks_which_backend_runs(name):
-    """Backends differ in one folder; everything else says what it needs."""
     if name.partition(".")[2] in EXCEPTIONS or name.startswith(HOME):
         return
     assert not {x.split(".")[0] for x, _ in imports_of(MODULES[name])} & {*BACKENDS}

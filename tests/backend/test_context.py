@@ -19,7 +19,6 @@ KNOWN, UNKNOWN = tf.TensorSpec((2, 3)), tf.TensorSpec((None, 3))
 
 
 def context_in_graph(spec=KNOWN, jit=None, choice=None, inner=lambda run: run):
-    """The execution context of a function in a graph."""
     contexts = []
 
     def run(x):

@@ -115,7 +115,6 @@ class Case:
         return {self.mask_of(name): x for name, x in given.items()}
 
     def mask_of(self, argument):
-        """The name of the mask of a call argument, or None."""
         argument = argument.partition(" ")[0]
         known = inspect.signature(self.layer.call).parameters
         return next((name for name in (f"{argument}_mask", "mask") if name in known), None)
@@ -129,7 +128,6 @@ class Case:
         ]
 
     def tensors(self, batch, more=0):
-        """Arrays to call the layer itself on, without padding."""
         made = []
         for n, shape in enumerate(self.shapes(batch, more=more)):
             ids = np.random.default_rng(n).integers(1, VOCABULARY, shape).astype("int32")
@@ -242,13 +240,11 @@ WORDS, SENTENCES = Argument("inputs", (TK,), DV), Argument("inputs", (TQ, TK), D
 
 
 def attends(layer, options, value=VALUE, key=(), **more):
-    """A layer that is called with a sequence of queries."""
     more = {"masked_like": "query", "scores": ((TQ, TK),), **more}
     return Case(layer, options, (QUERY, *(value if value is VALUES else (value, *key))), **more)
 
 
 def steps(layer, options, value=VALUE, key=(), scores=((TK,),), **more):
-    """A layer that is called with one query."""
     values = value if value is VALUES else (value, *key)
     return Case(layer, options, (STEP, *values), scores, **more)
 

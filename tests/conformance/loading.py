@@ -20,7 +20,6 @@ import tests.past_weights  # noqa: F401 (the same)
 
 
 def arrays_of(folder):
-    """The inputs and the outputs in a folder."""
     with np.load(folder / "data.npz") as file:
         arrays = dict(file)
     names = sorted(arrays, key=lambda name: (name.rstrip("0123456789"), len(name), name))

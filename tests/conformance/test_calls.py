@@ -90,8 +90,6 @@ def test_symbolic_calls_and_masks_from_embeddings(case):
 
 
 class Probe(layers.Layer):
-    """Returns the mask it is given."""
-
     supports_masking = True
 
     def call(self, inputs, mask=None):

@@ -59,7 +59,6 @@ def make_model(name, steps_known=False, unroll=False, hidden=False):
 
 
 def maskable(case):
-    """Returns the indices of the arguments that have a mask."""
     floats = [n for n, x in enumerate(case.arguments) if x.steps and x.size]
     return [n for n in floats if case.mask_of(case.arguments[n].name)]
 

@@ -107,7 +107,6 @@ def test_weights_of_tfa_bahdanau_monotonic(normalize):
 
 
 def test_weights_of_the_translation_tutorial():
-    """One step of the decoder of TensorFlow's tutorial with `BahdanauAttention`."""
     W1, W2, V = (keras.layers.Dense(n, bias_initializer="random_normal") for n in (U, U, 1))
     gru = keras.layers.GRU(DQ, return_sequences=True, return_state=True)
     hidden, value, x = normal(1, B, DQ), normal(2, B, TK, DK), normal(3, B, 1, 3)

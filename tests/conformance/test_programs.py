@@ -18,7 +18,6 @@ from tests.conformance.layers import first_cases
 
 
 def nodes_of(graph):
-    """The type and the input shapes of every operation in a graph and in its functions."""
     for one in graphs(graph):
         for operation in one.get_operations():
             yield operation.type, [x.shape.as_list() for x in operation.inputs if x.shape.rank]
@@ -43,7 +42,6 @@ def training_graph(case):
 
 @first_cases
 def test_products_and_sorts_in_a_graph(case):
-    """A kernel is multiplied once for all samples, and no scores are sorted."""
     nodes = list(nodes_of(training_graph(case)))
     assert not [inputs for kind, inputs in nodes if kind in ("TopK", "TopKV2", "Sort")]
     products = [inputs for kind, inputs in nodes if kind.startswith("BatchMatMul")]

@@ -42,7 +42,6 @@ OTHERS = [name for name in ("tensorflow", "jax", "torch") if name != BACKEND]
 
 
 def selected(request, test):
-    """The cases of a test that this run has selected."""
     items = [x for x in request.session.items if getattr(x, "function", 0) is test]
     return dict.fromkeys(item.callspec.params["name"] for item in items)
 
@@ -61,7 +60,6 @@ def save(name, root):
 
 @pytest.fixture(scope="module")
 def served(request, tmp_path_factory):
-    """The errors of SavedModels in a process that cannot import Keras."""
     root = tmp_path_factory.mktemp("served")
     for name in selected(request, test_serving_without_keras):
         save(name, root).export(root / name / "saved", verbose=False)
@@ -84,7 +82,6 @@ def loaded(request, tmp_path_factory):
 
 
 def answer(command, **settings):
-    """What a Python process prints in its last line, as JSON."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
     options = {"capture_output": True, "text": True, "check": False}
     done = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, **options)

@@ -18,7 +18,6 @@ def square_from_one(_, output):
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
 @pytest.mark.each_value(slow=5)  # layers
 def test_training(case, jit, static):
-    """With dynamic sizes the model also trains on a smaller last batch of longer sequences."""
     if jit and BACKEND == "torch":
         pytest.skip("XLA does not compile for PyTorch")
     model = case.model(batch=4 if static else None)

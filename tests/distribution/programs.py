@@ -22,7 +22,6 @@ COLLECTIVE = r"= (.*?) (?:all-gather|all-reduce|all-to-all|collective-permute|re
 
 
 def compiled_step(model, arguments, devices):
-    """The value and gradients of a loss, compiled for devices that share the batch."""
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("batch",))
     copied, shared = (NamedSharding(mesh, PartitionSpec(*x)) for x in ((), ("batch",)))
     weights = [x.value for x in model.trainable_variables]
@@ -40,7 +39,6 @@ def compiled_step(model, arguments, devices):
 
 
 def samples(program):
-    """The shapes of the tensors with samples, all or a share of them, that devices exchange."""
     results = " ".join(re.findall(COLLECTIVE, program.as_text()))
     shapes = re.findall(r"\[([\d,]*)\]", results)
     sizes = [[int(n) for n in shape.split(",") if n] for shape in shapes]
@@ -48,7 +46,6 @@ def samples(program):
 
 
 def compiled_shared(function, *shape):
-    """A function of one tensor, whose batch four devices share."""
     devices = jax.sharding.Mesh(np.array(jax.devices()), ("batch",))
     shared = NamedSharding(devices, PartitionSpec("batch"))
     function = jax.jit(function, in_shardings=shared, out_shardings=shared)
@@ -56,7 +53,6 @@ def compiled_shared(function, *shape):
 
 
 def search():
-    """A beam search whose state and memory have other sizes than its logits."""
     embedding, head = keras.layers.Embedding(WORDS, 13), keras.layers.Dense(WORDS)
     decoder = AttentionRNN(keras.layers.GRUCell(13), BahdanauAttention(11))
     embedding.build((None,))

@@ -38,7 +38,6 @@ def test_every_layer_has_a_page_of_its_mechanism(name):
 
 
 def methods_of(cls):
-    """The public methods and properties that only our classes define."""
     for name in dir(cls):
         owners = {base.__module__.split(".")[0] for base in cls.__mro__ if name in vars(base)}
         found = getattr(cls, name)

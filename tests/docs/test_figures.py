@@ -51,7 +51,6 @@ def slug(heading):
 
 
 def proof(place):
-    """The text of a section, with its records."""
     text = section(place)
     shown = [records.to_markdown(records.load(name)) for name in DIRECTIVE.findall(text)]
     return "\n".join([with_figures(text), *shown])

@@ -4,7 +4,6 @@ import pytest
 
 
 def arrays_in(file):
-    """The arrays of a file that h5py has opened, by their paths."""
     found = {}
     file.visititems(lambda name, x: found.update({name: x[()]} if hasattr(x, "dtype") else {}))
     return found

@@ -46,7 +46,6 @@ def train(folder, epochs, *more, **options):
 
 
 def assert_equal(folder, other):
-    """All weights, and the state of the optimizer."""
     found = []
     for path in (folder, other):
         with h5py.File(path / "last.weights.h5") as file:
@@ -59,7 +58,6 @@ def assert_equal(folder, other):
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
-    """The folder of a training on one device."""
     folder = tmp_path_factory.mktemp("one")
     train(folder, 2, devices=1)
     return folder

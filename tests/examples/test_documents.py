@@ -105,7 +105,6 @@ def test_the_vocabulary_is_that_of_the_training_documents(least):
 
 
 def make_ids(words=11):
-    """Documents of 4, 1, 0 and 3 sentences."""
     rng = np.random.default_rng(2)
     ids = rng.integers(1, words, (4, 4, 6)).astype("int32")
     ids[0, 0, :4], ids[3, 1, :3] = [1, 1, 2, 1], [3, 7, 3]
@@ -171,7 +170,6 @@ def occurrences(document):
 
 
 def by_hand(layer, document):
-    """Margins, and the weight of each word, by loops."""
     found = occurrences(document.tolist())
     log_prior, value, bias = (np.array(x) for x in (layer.prior, layer.value, layer.bias))
     scores = []

@@ -23,7 +23,6 @@ REFUSED = r"another run writes into this folder\. Wait until it ends, or choose 
 
 @contextlib.contextmanager
 def held(folder):
-    """Starts another process that owns a folder until it is killed."""
     command, pipe = [sys.executable, "-c", HOLD, str(folder)], subprocess.PIPE
     with subprocess.Popen(command, cwd=ROOT, text=True, stdin=pipe, stdout=pipe) as process:
         try:

@@ -47,7 +47,6 @@ def arguments_of(task, folder):
 
 
 def files_of(output):
-    """The summary of a run, and the weights in its `.keras` file."""
     [path] = output.rglob("model.keras")
     with zipfile.ZipFile(path) as archive, archive.open("model.weights.h5") as stored:
         weights = arrays_in(h5py.File(io.BytesIO(stored.read())))

@@ -71,7 +71,6 @@ def test_a_word_is_right_or_wrong():
 
 @pytest.mark.slow
 def test_the_whole_command(tmp_path, monkeypatch, capsys):
-    """Two models of both directions, too small to learn anything, write everything."""
     monkeypatch.setattr(command, "EPOCH", 2)
     rng = np.random.default_rng(1)
     for split, count in (("train", 90), ("dev", 7), ("test", 7)):

@@ -50,7 +50,6 @@ def test_a_good_file_is_read_with_offsets_in_characters(tmp_path):
 
 
 def changed(value, *place):
-    """A good file with one part replaced."""
     content = document(entry("first"), entry("second"))
     *parents, last = place
     part = content
@@ -145,7 +144,6 @@ def test_a_span_is_cut_out_of_the_original_text(examples):
 @pytest.mark.usefixtures("_masks_end_at_recurrent_layers")
 @pytest.mark.parametrize("flow", ["both", "none"])
 def test_the_model_is_that_of_the_paper(flow, examples):
-    """Calling the layers one by one gives the same logits."""
     data = make_questions(examples[:3])
     model, _ = bidaf.build_model((2000, 200), 4, flow, 0.2)
     for n, weight in enumerate(model.trainable_weights):
@@ -214,7 +212,6 @@ def test_scores_of_an_answer(prediction, answers, exact, f1):
 @pytest.mark.slow
 @pytest.mark.parametrize("flow", bidaf.FLOWS)
 def test_the_whole_command(flow, tmp_path, capsys):
-    """On data with an empty passage and an empty question."""
     for seed, name in enumerate(questions.FILES):
         found = [*passages.make_sets([6], seed)[0], Example("x", "", "", ("y",), 0)]
         documents = [

@@ -63,7 +63,6 @@ def test_a_script_has_the_parts_of_the_others_and_links_all_that_it_uses(name):
 
 
 def run_here(monkeypatch, name, *argv):
-    """Runs a script in this process, as the command `python examples/NAME.py` does."""
     monkeypatch.setattr(sys, "argv", [f"{name}.py", *argv])
     return runpy.run_path(str(path_of(name)), run_name="__main__")
 

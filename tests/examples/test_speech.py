@@ -136,7 +136,6 @@ def test_a_free_run_repeats_the_model():
 
 @pytest.mark.parametrize("digits", fast([False, True], [], slow=1), ids=["tones", "digits"])
 def test_the_whole_command(digits, tmp_path, capsys):
-    """A run that is too short to learn anything writes everything."""
     recordings = tmp_path / "recordings"
     recordings.mkdir()
     data = f"listen --data {make_recordings(recordings)} " if digits else ""

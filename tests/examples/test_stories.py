@@ -80,7 +80,6 @@ def test_files_are_found(tmp_path, capsys):
 
 
 def answer(question):
-    """The answer of a reader who only knows the sentences."""
     place, holder, lies, trail = {}, {}, {}, collections.defaultdict(list)
     for sentence in question.story:
         who, thing = sentence.split()[0], next((t for t in generator.THINGS if t in sentence), None)
@@ -142,7 +141,6 @@ def test_encoded_is_the_text():
 
 @pytest.fixture(scope="module")
 def data_path(tmp_path_factory):
-    """Two tasks as files: generated stories in the official format."""
     folder = tmp_path_factory.mktemp("data")
     for number in (1, 2):
         for kind, seed in (("train", 1), ("test", 2)):
@@ -159,7 +157,6 @@ def data_path(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole_run(data_path, tmp_path_factory):
-    """The output folder of a run on files with two processes, and what the run printed."""
     output = tmp_path_factory.mktemp("run") / "output"
     options = f"--output {output} --repeats 2 --hops 2 1 --jobs 2 --epochs 4 --units 7".split()
     command = [sys.executable, "-m", "examples.stories", "--data", str(data_path), *options]

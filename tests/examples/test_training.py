@@ -39,7 +39,6 @@ def train(folder, best="val_loss"):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A finished run: its folder, its last and best weights, and its log."""
     folder = tmp_path_factory.mktemp("whole")
     return folder, *train(folder)
 

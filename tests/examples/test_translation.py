@@ -63,8 +63,6 @@ def test_dates_are_right_reproducible_and_disjoint():
 
 
 class Numbers:
-    """A tokenizer of texts that are ids."""
-
     def tokenize(self, lines):
         return tf.strings.to_number(tf.strings.split(lines), tf.int32)
 

@@ -16,7 +16,6 @@ def weights_of(*sizes):
 
 
 def drawn_boxes(figure):
-    """The boxes of all texts, in pixels."""
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
     texts = [*figure.texts]
@@ -36,7 +35,6 @@ def assert_nothing_is_cut_off(figure):
 
 
 def assert_labels_are_apart(labels, axis):
-    """Along the axis, no label touches the next."""
     boxes = [x.get_window_extent() for x in labels if x.get_text()]
     sides = sorted(((b.x0, b.x1) if axis == "x" else (b.y0, b.y1)) for b in boxes)
     for (_, end), (begin, _) in itertools.pairwise(sides):

@@ -13,7 +13,6 @@ from tests.plotting.figures import translator
 
 
 def events(folder):
-    """All images of a run: `{(tag, step): PNG}`."""
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
     read = [event for x in folder.glob("events*") for event in EventFileLoader(str(x)).Load()]

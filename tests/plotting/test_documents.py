@@ -265,7 +265,6 @@ def page(browser, tmp_path_factory):
 
 
 def ask(page, script, *arguments):
-    """The value of an expression in the page."""
     return page.execute_script(f"return {script}", *arguments)
 
 

@@ -43,7 +43,6 @@ def test_a_mark_that_no_font_has_is_a_box(monkeypatch):
 
 
 def test_words_of_all_scripts_are_drawn_by_the_fonts_that_are_installed():
-    """A warning about a missing sign would be an error."""
     words = ["नमस्ते", "ไทย", "தமிழ்", "한국어", "北京很好", "مرحبا", "שלום", "👍", "🇩", "é"]
     plot_attention([[1 / len(words)] * len(words)], words, ["x"]).canvas.draw()
     plot_hops(Hops(words, [[0.1] * len(words)], "北京", "தமிழ்")).canvas.draw()

@@ -63,7 +63,6 @@ def build(hp, **options):
 
 
 def drawn(folder, build, count, **options):
-    """Hyperparameters that a search draws, those that are active."""
     options |= {"directory": folder, "seed": 3, "max_trials": count}
     tuner = keras_tuner.RandomSearch(build, "val_loss", **options)
     for number in range(count):
