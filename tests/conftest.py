@@ -11,6 +11,8 @@ if os.environ.get("KERAS_BACKEND") == "jax":
 
 import pytest
 
+from tests.browser import browser  # noqa: F401
+
 # Modules that run on TensorFlow only, and why. `tests/jax` runs on JAX only.
 TENSORFLOW_ONLY = {
     "conformance/test_formats.py": "SavedModel, ONNX and LiteRT are exported from TensorFlow",

@@ -159,9 +159,7 @@ def test_durations_are_those_of_the_best_path(masks):
             best = max(every, key=lambda path, a=a: chance_of(a, path))
             expected[b, masks_of(masks)[1][b]] = np.bincount(best, minlength=a.shape[1])
     assert numpy(found).tolist() == expected.tolist()
-
-
-def test_durations_of_equal_weights_move_on_first():
+    # Equal weights move on first.
     assert numpy(durations(np.full((1, 5, 3), 1 / 3, "float32"))).tolist() == [[1, 1, 3]]
 
 
@@ -190,7 +188,7 @@ def run_masked(name, alignment):
     return lambda weights: [LOSSES[name][0](tensor(alignment), weights, **given(True))]
 
 
-def test_what_an_alignment_holds():
+def test_what_an_alignment_holds_and_weights_of_zero():
     """Booleans and integers are alignments too. A NaN at a valid place propagates."""
     weights, alignment = soft(normal(1, B, TQ, TK)), normal(2, B, TQ, TK) > 0.5
     expected = supervised_by_loops(alignment, weights, *masks_of(False))
@@ -198,10 +196,6 @@ def test_what_an_alignment_holds():
         close(supervised_attention_loss(alignment.astype(kind), tensor(weights)), expected, LOOPS)
     spoiled = np.where(np.arange(TK) == 1, np.nan, alignment)
     assert np.isnan(numpy(supervised_attention_loss(tensor(spoiled), tensor(weights)))).all()
-
-
-def test_weights_of_zero():
-    """The loss is finite where the weight of what is aligned is zero. That has no gradient."""
     alignment, weights = np.eye(3)[None], np.eye(3)[None, ::-1]
     loss = lambda a: [supervised_attention_loss(tensor(alignment), a)]  # noqa: E731
     outputs, found = gradients(Weightless, loss, [weights])
@@ -255,7 +249,7 @@ test_bad_arguments = refusals(
 )  # fmt: skip
 
 
-def test_rows_that_have_left_the_memory_have_finite_gradients():
+def test_leaving_the_memory_lowers_no_guided_loss_and_has_finite_gradients():
     """In float32, in which the square of a small sum is zero."""
     weights = np.array([[[1e-25, 1e-26, 0], [0, 0, 0], [1e-12, 0, 0], [0.2, 0.8, 0]]])
     mask = tensor(np.array([[True, True, False]]))
@@ -266,10 +260,6 @@ def test_rows_that_have_left_the_memory_have_finite_gradients():
     (found,) = numpy(*gradients(Weightless, run, [weights])[1]).tolist()
     assert np.isfinite(found).all()
     assert np.abs(found[3]).max() > 0
-
-
-def test_the_guided_loss_is_not_lowered_by_leaving_the_memory():
-    """A Gaussian that moves past the last memory step, in float32, until its weights underflow."""
     places = np.arange(0.0, 40.0)[:, None, None]
     weights = np.exp(-np.square(np.arange(3) - places) / 2).astype("float32")
     assert weights.sum(axis=(1, 2)).min() == 0

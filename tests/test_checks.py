@@ -157,11 +157,6 @@ def test_an_argument_of_another_kind_is_named(make, inputs):
     assert_refused(lambda: make()([*inputs]), f"`{names[0]}` must be", "received [", call)
 
 
-@pytest.mark.parametrize("given", ["False", 0, 1], ids=repr)
-def test_compiling_takes_booleans(given):
-    assert_refused(compiling(given).__enter__, "`choice` must be True, False or None", repr(given))
-
-
 def repeat(tokens, state, memory):
     return ops.one_hot(tokens, 5), state, None
 
@@ -247,6 +242,8 @@ test_constructors = refusals(
      "received <GRUCell", "A cell makes one step: pass keras.layers.RNN(cell, return_sequences=T"),
     (lambda: HierarchicalAttention(4, sentence_encoder=layers.GRU),
      "received the class GRU. Make one: GRU(...)."),
+    *((compiling(x).__enter__, "`choice` must be True, False or None", repr(x))
+      for x in ("False", 0, 1)),
     # Decoders.
     (lambda: decoder(layers.GRU(4)), "received <GRU",
      "It runs over whole sequences; pass a cell, such as keras.layers.GRUCell(units)."),

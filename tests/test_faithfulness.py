@@ -83,14 +83,11 @@ def test_erase(ids, importance, share, options, expected):
     assert erase(np.array(ids), np.array(importance), share, **options).tolist() == expected
 
 
-def test_a_share_is_not_rounded_up_twice():
+def test_shares_of_words_and_an_empty_document():
     """0.1 * 30 is a little more than 3 in floating point, and 0.7 * 10 a little less than 7."""
     for share, length, count in ((0.1, 30, 3), (0.7, 10, 7), (0.6, 5, 3), (0.55, 100, 55)):
         erased = erase(np.ones((1, length), int), RNG.normal(size=(1, length)), share)
         assert (erased == 0).sum() == count
-
-
-def test_an_empty_document():
     ids = np.zeros((1, 3), int)
     assert comprehensiveness(predict, ids, np.ones((1, 3))) == 0
     assert overlap(np.ones((1, 3)), np.ones((1, 3)), ids) == 1
@@ -121,7 +118,7 @@ def test_a_keras_model():
     assert np.any(found != 0)
 
 
-def test_jensen_shannon():
+def test_jensen_shannon_and_overlap():
     first, second = RNG.random((2, 2, 3, 5))
     found = jensen_shannon(first, second)
     for b in range(2):
@@ -132,9 +129,6 @@ def test_jensen_shannon():
     apart = jensen_shannon([[1.0, 0, 0]], [[0, 2.0, 3.0]])
     assert_close(apart, [math.log(2)], "float64")
     assert jensen_shannon(first, 3 * first).max() < 1e-15
-
-
-def test_overlap():
     ids = np.array([[1, 2, 3, 4, 0]])
     first, second = [[0.4, 0.3, 0.2, 0.1, 9]], [[0.1, 0.4, 0.3, 0.2, 9]]
     found = [float(overlap(first, second, ids, share)[0]) for share in (0.25, 0.5, 0.75, 1)]

@@ -30,24 +30,18 @@ def test_sizes_are_returned_by_axis():
     step = SPEC.replace("mask: bool[B]?")
     step.check("layer", {**GOOD, "mask": np.ones(2, bool)})
     assert_refused(lambda: step.check("layer", GOOD), "`mask` must be boolean, of shape (2,)")
-
-
-def test_every_precision_is_accepted():
     for dtype in ("float16", "bfloat16", "float32", "float64"):
         assert checked(query=keras.KerasTensor((2, 3, 5), dtype))["Dq"] == 5
     assert checked(ids=np.ones((2, 7), "uint8"))["Tk"] == 7
 
 
-def test_sizes_that_are_not_known_agree_with_all():
+def test_sizes_that_are_not_known_and_those_that_a_layer_was_built_for():
     unknown = keras.KerasTensor((None, None, 5))
     for mask in (np.ones((3, 7), bool), np.ones((2, 4, 7), bool)):
         checked(query=unknown, attention_mask=mask)
     value, mask = keras.KerasTensor((None, 7, 11)), keras.KerasTensor((None, 3), "bool")
     message = "`mask` must be boolean, of shape (batch, 7), because"
     assert_refused(lambda: SPEC.check("layer", {"value": value, "mask": mask}), message)
-
-
-def test_sizes_that_a_layer_was_built_for():
     checked({"Dq": 5, "Dv": 11})
     assert_refused(
         lambda: checked({"Dv": 13}),

@@ -108,14 +108,10 @@ def test_backends_have_and_export_the_same_names_and_signatures(name):
 
 
 @every_module
-def test_nothing_else_asks_which_backend_runs(name):
-    if name.partition(".")[2] in EXCEPTIONS or name.startswith(HOME):
+def test_a_backend_is_imported_in_its_module_alone(name):
+    home, _, backend = name.rpartition(".")
+    if name == HOME or name.partition(".")[2] in EXCEPTIONS:
         return
-    assert not {x.split(".")[0] for x, _ in imports_of(MODULES[name])} & {*BACKENDS}
-    assert "backend.backend()" not in MODULES[name].read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("name", [*BACKENDS, "context", "operations", "structures"])
-def test_a_backend_imports_no_other(name):
-    imported = {x.split(".")[0] for x, _ in imports_of(MODULES[f"{HOME}.{name}"])}
-    assert imported & {*BACKENDS} == {name} & {*BACKENDS}
+    own = {backend} & {*BACKENDS} if home == HOME else set()
+    assert {x.split(".")[0] for x, _ in imports_of(MODULES[name])} & {*BACKENDS} == own
+    assert home == HOME or "backend.backend()" not in MODULES[name].read_text(encoding="utf-8")

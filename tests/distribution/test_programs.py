@@ -25,16 +25,13 @@ def programs():
     return json.loads(found.stdout)
 
 
-def test_devices_exchange_no_samples():
+def test_devices_exchange_no_samples_and_need_little_more_than_their_share_of_memory():
     assert {name for name, case in CASES.items() if case.first} < programs().keys()
     found = {name: x["samples"] for name, x in programs().items() if x.get("samples")}
     assert found.pop("reversed batch")  # the program that must
     # 92 samples, 3 beams, 61 words; and 3 words of each beam, from which a search chooses.
     assert found.keys() == {"search"}
     assert {tuple(x) for x in found["search"]} == {(92 * 3, 61), (92, 3 * 3)}
-
-
-def test_each_device_needs_little_more_than_its_share_of_memory():
     shares = {name: x["share"] for name, x in programs().items() if "share" in x}
     assert shares
     assert {name: share for name, share in shares.items() if share > 0.35} == {}

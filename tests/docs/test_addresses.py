@@ -13,15 +13,12 @@ GLOBS = "*.md", "*.cff", "docs/**/*.md", "docs/*.py", ".github/**/*.yml"
 PAGES = [path.read_text("utf-8") for pattern in GLOBS for path in ROOT.glob(pattern)]
 
 
-def test_every_address_of_the_repository_is_that_of_the_project():
+def test_addresses_of_the_repository_are_those_of_the_project_and_lead_to_files():
     name = SOURCE.rpartition("/")[2]
     address = re.compile(rf"https://[\w.-]+/[\w.-]+/{name}\b")
     found = {match for page in PAGES for match in address.findall(page)}
     assert found == {SOURCE}
     assert all(SOURCE in url or "github.io" in url for url in PROJECT["urls"].values())
-
-
-def test_links_into_the_repository_lead_to_files():
     pattern = re.compile(rf"{SOURCE}/(?:blob|tree)/main/([\w./-]+)")
     linked = {x for page in PAGES for x in pattern.findall(page)}
     assert linked

@@ -33,15 +33,6 @@ def path(request):
     return (SITE / f"{request.param}.html").as_uri()
 
 
-def test_faint_texts_and_wide_pages_are_found(browser, tmp_path):
-    page = tmp_path / "page.html"
-    faint = '<p style="color: #777">faint</p><h1 style="color: #777">large</h1>'
-    page.write_text(f'<body style="background: #eee">{faint}<p style="width: 999px">wide</p>')
-    show(browser, page.as_uri(), 390, "light")
-    assert [x.rpartition(" ")[2] for x in browser.execute_script(FAINT)] == ["faint"]
-    assert browser.execute_script(WIDE)
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_texts_stand_out_and_the_page_fits(browser, path, width, scheme):

@@ -59,13 +59,6 @@ def test_bad_tables(tmp_path, rows, fragment):
     assert_ends(lambda: read(path), str(path), fragment)
 
 
-@pytest.mark.parametrize("rows", [1, 20_000], ids=["small", "over 128 KiB"])
-def test_a_stray_quote_swallows_no_rows(tmp_path, rows):
-    path = tmp_path / "bags.csv"
-    path.write_text('bag,label,x\na,yes,1\na,"yes,1\n' + "b,no,2\n" * rows, encoding="utf-8")
-    assert_ends(lambda: read(path), f"{path}, line 3: a quote is in the wrong place", "Close it")
-
-
 def test_bags_of_digits():
     bags = make_digits(20, 30, seed=3)
     assert bags.sizes.min() >= 10

@@ -210,7 +210,7 @@ def test_scores_of_an_answer(prediction, answers, exact, f1):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flow", bidaf.FLOWS)
+@pytest.mark.parametrize("flow", ["both", "none"])
 def test_the_whole_command(flow, tmp_path, capsys):
     for seed, name in enumerate(questions.FILES):
         found = [*passages.make_sets([6], seed)[0], Example("x", "", "", ("y",), 0)]

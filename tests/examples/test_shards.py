@@ -88,16 +88,13 @@ def test_a_pass_has_every_pair_once_in_batches_of_similar_length(corpus):
     assert sorted(seen) == list(range(PAIRS))
 
 
-def test_long_pairs_are_left_out_and_batches_are_full(corpus):
+def test_long_pairs_are_left_out_and_epochs_are_one_sequence(corpus):
     targets = [target for _, target in stream(corpus, limit=8, steps=300)()]
     assert {len(target) for target in targets} == {SIZE}
     pairs = encode(TOKENIZERS, make_pairs(PAIRS))
     short = {pairs.index(pair) for pair in drop_long(pairs, 8)}
     assert {row[0] - 4 for target in targets for row in target} == short
     assert len(short) < PAIRS
-
-
-def test_epochs_are_one_sequence(corpus):
     whole, found = [*stream(corpus, steps=70)()], []
     for epoch in (0, 1):
         later = stream(corpus, steps=35)

@@ -31,7 +31,7 @@ def test_a_long_sentence_goes_on_as_the_next():
     assert sentences_of("a b c d e. f g", 2) == ["a b", "c d", "e .", "f g"]
 
 
-def test_words():
+def test_words_and_letters_that_differ():
     few, many = Words(["the", "é", "cat"]), Words(["the"], 50)
     assert [few(x) for x in ("THE", "É", "dog", "Cat", "a")] == [1, 2, 4, 3, 4]
     assert few.size == 5
@@ -39,9 +39,6 @@ def test_words():
     assert 2 <= min(ids) <= max(ids) < many.size == 52
     assert len(set(ids)) > 3
     assert ids[0] == ids[-1]
-
-
-def test_letters_that_differ():
     found = ["abc", "", "abc", "", "xabd", "kitten", "ab", ""]
     wanted = ["abc", "abc", "", "", "abcd", "sitting", "ba", ""]
     assert edit_distances(found, wanted).tolist() == [0, 3, 3, 0, 2, 3, 2, 0]

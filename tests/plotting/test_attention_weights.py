@@ -83,14 +83,11 @@ class Own(keras.Model):
         return self.pooling(self.steps["read"][0](x))
 
 
-def test_weights_of_custom_models():
+def test_weights_of_custom_models_and_of_layers_that_are_shared_or_called_twice():
     found = attention_weights(Own(), np.ones((2, 3, 4)))
     assert {name: x.shape for name, x in found.items()} == {"inner": (2, 3, 3), "pooling": (2, 3)}
     sequential = keras.Sequential([Block(), AttentionPooling(5, name="last")])
     assert set(attention_weights(sequential, np.ones((2, 3, 4)))) == {"inner", "last"}
-
-
-def test_a_layer_of_two_models_a_layer_called_twice_and_two_of_one_name():
     x = keras.Input((3, 4))
     shared, twice = AttentionPooling(5, name="pooling"), keras.layers.Attention(name="twice")
     inner = keras.Model(x, shared(x), name="inner")

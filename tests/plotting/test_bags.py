@@ -15,7 +15,7 @@ def titles_of(figure):
     return [axes.get_title() for axes in figure.axes if axes.get_title()]
 
 
-def test_the_images_with_the_largest_weights_come_first():
+def test_images_with_the_largest_weights_come_first_with_colours_of_any_kind():
     images = np.arange(5 * 7 * 3).reshape(5, 7, 3)
     figure = plot_bag([0.1, 0.4, 0.0, 0.3, 0.2], images, most=3, marked=[3], title="bag $1$")
     assert titles_of(figure) == ["1: 40.0%", "3: 30.0%", "4: 20.0%"]
@@ -25,9 +25,6 @@ def test_the_images_with_the_largest_weights_come_first():
         np.testing.assert_array_equal(picture.get_array(), images[n])
         assert np.ptp(bar.get_xdata()) == pytest.approx(length)
     assert_nothing_is_cut_off(figure)
-
-
-def test_colours_from_0_to_255_may_be_floating_point_numbers():
     images = np.arange(4 * 7 * 3).reshape(1, 4, 7, 3)
     images[0, 0, 0] = 255
     (picture,) = plot_bag([1.0], images.astype("float32")).axes[0].images

@@ -141,7 +141,7 @@ def test_classes_in_bytes_and_long_ones():
     assert {"✗", "wrong"} <= set(texts)
 
 
-def test_padding_behind_and_bytes():
+def test_padding_behind_bytes_and_strengths():
     padded = np.array([[0.25, 0.75, 0, 0], [0.5, 0.25, 0.25, 0], [0, 0, 0, 0]])
     words = [[b"caf\xc3\xa9", "b"], ["c", "d", "e"]]
     sentences = read_document(Document(words, padded, np.array([0.5, 0.5, 0])))[1]
@@ -149,9 +149,6 @@ def test_padding_behind_and_bytes():
     assert [x.gaps for x in sentences] == [[" "] * 2, [" "] * 3]
     assert ">café</mark>" in document_page([Document(words, padded, [0.5, 0.5])], "")
     assert "café" in [t.get_text() for t in plot_document(Document(words, padded, [1, 0])).texts]
-
-
-def test_strengths():
     words = [["a", "b"], ["c", "d", "e"], ["f"]]
     weights = [[0.75, 0.25], [0.5, 0.5, 0.0], [1.0]]
     sentences = read_document(Document(words, weights, [0.8, 0.2, 0]))[1]

@@ -39,9 +39,6 @@ def test_hops_of_any_number_and_text():
     figures.assert_nothing_is_cut_off(figure)
     texts = [text for text, _ in figures.drawn_boxes(figure)]
     assert {"• Sentence 1.", "0.40", "-1.00"} <= {*texts}
-
-
-def test_answers_in_bytes():
     (axes,) = plot_hops(Hops(["a"], [[1.0]], b"q?", b"park", expected="park")).axes
     assert [x.get_text() for x in axes.texts[:2]] == ["park", "q?"]
     assert axes.texts[0].get_color() == "#1b6e3c"
