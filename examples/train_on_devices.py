@@ -59,14 +59,11 @@ def make_distribution(split, processes):
 def build():
     keras.utils.set_random_seed(0)  # all processes draw the same weights
     gru = keras.layers.Bidirectional(keras.layers.GRU(UNITS, return_sequences=True))
-    model = Seq2Seq(
-        RecurrentEncoder(keras.layers.Embedding(SIZE, UNITS, name="source_embedding"), gru),
-        AttentionRNN(keras.layers.GRUCell(2 * UNITS), BahdanauAttention(UNITS)),
-        keras.layers.Embedding(SIZE, UNITS, name="target_embedding"),
-        keras.layers.Dense(SIZE, name="logits"),
-        start_token=START,
-        end_token=END,
-    )
+    encoder = RecurrentEncoder(keras.layers.Embedding(SIZE, UNITS, name="source_embedding"), gru)
+    decoder = AttentionRNN(keras.layers.GRUCell(2 * UNITS), BahdanauAttention(UNITS))
+    embedding = keras.layers.Embedding(SIZE, UNITS, name="target_embedding")
+    head = keras.layers.Dense(SIZE, name="logits")
+    model = Seq2Seq(encoder, decoder, embedding, head, START, END)
     model.compile(keras.optimizers.Adam(0.003))
     ids = keras.Input((None,), dtype="int32")
     model((ids, ids))  # makes the weights

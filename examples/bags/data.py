@@ -149,9 +149,8 @@ def make_digits(train, test, seed):
         chosen.append(rows)
     rows = np.concatenate(chosen)
     names = [str(bag + 1) for bag in range(len(sizes))]
-    classes = ["without a 9", "with a 9"]
-    instances, truth = images[rows].astype("float32"), digits[rows] == 9
-    return Bags(instances, sizes, labels, classes, names, truth=truth)
+    classes, instances = ["without a 9", "with a 9"], images[rows].astype("float32")
+    return Bags(instances, sizes, labels, classes, names, truth=digits[rows] == 9)
 
 
 def parts(bags, folds, repeats, seed):

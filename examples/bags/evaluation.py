@@ -19,11 +19,9 @@ from keras_attention.plotting import plot_bag
 
 # They read the mean, minimum and maximum of each feature in a bag.
 BASELINES = {
-    "SVM": lambda seed, count: make_pipeline(StandardScaler(), SVC(random_state=seed)),
-    "gradient boosting": lambda seed, count: HistGradientBoostingClassifier(
-        # With leaves of at least 20 bags, the default, fewer than 40 bags are never split.
-        min_samples_leaf=20 if count >= 40 else max(1, count // 10),
-        random_state=seed,
+    "SVM": lambda seed, leaf: make_pipeline(StandardScaler(), SVC(random_state=seed)),
+    "gradient boosting": lambda seed, leaf: HistGradientBoostingClassifier(
+        min_samples_leaf=leaf, random_state=seed
     ),
 }
 SHARE = 0.1  # of the instances of a bag, which are erased
@@ -83,7 +81,9 @@ def add_baselines(results, names, bags, train, test, seed):
     for name, make in BASELINES.items():
         if results.find(pooling=name, **names):
             continue
-        model = make(seed, len(train)).fit(x[train], bags.labels[train])
+        # With leaves of at least 20 bags, the default, fewer than 40 bags are never split.
+        leaf = 20 if len(train) >= 40 else max(1, len(train) // 10)
+        model = make(seed, leaf).fit(x[train], bags.labels[train])
         scores = model.decision_function(x[test])
         entry = judged(model.predict(x[test]), scores, bags, test)
         results.add({"pooling": name, **names, **entry})

@@ -50,9 +50,9 @@ def read_text(path):
         text = pathlib.Path(path).read_bytes().decode().removeprefix("\ufeff")
         return text if "\0" not in text else refuse(path, NUL)
     except UnicodeDecodeError as error:
-        byte = f"byte {error.start} ({error.object[error.start]:#04x})"
         found = "utf-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin1"
-        refuse(path, f"not UTF-8 at {byte}. Convert it, for example: iconv -f {found} -t utf-8")
+        cure = f"Convert it, for example: iconv -f {found} -t utf-8"
+        refuse(path, f"not UTF-8 at byte {error.start} ({error.object[error.start]:#04x}). {cure}")
     except OSError as error:
         refuse(path, error.strerror)
 

@@ -33,8 +33,7 @@ def make(size, seed=0):
         rng.shuffle(sentences)
         place = rng.randint(0, len(sentences))
         sentences.insert(place, _fill(rng.choice(DECISIVE), rng, thing, label))
-        text = " ".join(f"{sentence}." for sentence in sentences)
-        documents.append(Document(f"letter {number}", text, label))
+        documents.append(Document(f"letter {number}", ". ".join(sentences) + ".", label))
         deciding.append(place)
     return documents, deciding
 

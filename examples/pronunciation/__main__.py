@@ -42,12 +42,9 @@ def parse(argv=None):
     add("--attention", choices=ATTENTIONS, default="hard-monotonic")
     types.add_directions(parser)
     add("--beam", type=types.count, default=5, metavar="N", help="width of the search (default: 5)")
-    text = "of the decoder, and of each direction of the encoder (default: 128)"
-    add("--units", type=types.count, default=128, help=text)
-    text = "default: 0.3, or 0.5 with fewer than 4,000 words to train on"
-    add("--dropout", type=types.share, help=text)
-    text = "of training (default: 20 passes through the words, at least 2,000)"
-    add("--steps", type=types.count, help=text)
+    add("--units", type=types.count, default=128, help="of the decoder (default: 128)")
+    add("--dropout", type=types.share, help="default: 0.3, or 0.5 with fewer than 4,000 words")
+    add("--steps", type=types.count, help="default: 20 passes through the words, at least 2,000")
     add("--seed", type=types.seed, default=1)
     add("--output", default="output/pronunciation", help="folder for the results")
     add_record(parser)

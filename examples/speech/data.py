@@ -92,9 +92,8 @@ def make_corpus(language, part, count, lengths, seed):
     spoken = tf.function(log_mel, input_signature=[tf.TensorSpec((None,))], autograph=False)
     texts, frames = [], []
     for _ in range(count):
-        text = language.make_text(rng, int(rng.integers(lengths[0], lengths[1] + 1)))
-        texts.append(text)
-        frames.append(spoken(language.say(text, rng, part)).numpy())
+        texts.append(language.make_text(rng, int(rng.integers(lengths[0], lengths[1] + 1))))
+        frames.append(spoken(language.say(texts[-1], rng, part)).numpy())
     return texts, frames
 
 
@@ -142,8 +141,7 @@ def make_batches(texts, frames, make_batch, letters, size, seed, growing=0, shuf
     def split(order):
         share = min(1.0, (batches.epoch + 1) / growing) if growing else 1.0
         chosen = by_length[np.arange(len(lengths)) % math.ceil(share * len(lengths))]
-        parts = bucketed(lengths[chosen], size, order if shuffled else None)
-        return [chosen[part] for part in parts]
+        return [chosen[x] for x in bucketed(lengths[chosen], size, order if shuffled else None)]
 
     def read(rows):
         return make_batch([texts[n] for n in rows], [frames[n] for n in rows], letters)

@@ -15,7 +15,6 @@ from examples.speech.sound import MELS, sound, write_wav
 
 QUIET = 0.25  # times the loudest magnitude
 FAR = 20  # frames, as long as the longest pause between digits
-
 MOST_LABELS = 60
 
 
@@ -72,9 +71,7 @@ def judge_listener(model, language, arguments, length):
 def silence_around(frames, weights):
     """How many frames the largest weight of each row is away from the nearest sound.
 
-    Args:
-        frames: log-mel, `(T, MELS)`.
-        weights: `(rows, T / SHARED)`.
+    `frames` are log-mel, `(T, MELS)`, and `weights` `(rows, T / SHARED)`.
     """
     loud = np.max(frames, axis=1) > QUIET * np.max(frames)
     (sounds,) = np.nonzero([loud[n : n + SHARED].any() for n in range(0, len(frames), SHARED)])

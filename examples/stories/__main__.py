@@ -78,11 +78,11 @@ def main(argv=None):
         weights / f"{key[0].name}-hops-{key[1]}-{key[2]}-{key[0].digest}.weights.h5": key
         for key in itertools.product(tasks, hops, repeats)
     }
-    jobs = {
-        path: (*key, settings, path)
+    jobs = [
+        (*key, settings, path)
         for path, key in models.items()
         if not results.find(model=path.name) or not path.exists()
-    }
+    ]
     print(f"models to train: {len(jobs)} of {len(models)}", flush=True)
     for path, result in train_all(jobs, options.jobs):
         results.add({"model": path.name, **result})
