@@ -22,8 +22,7 @@ PARTS = {"person": PEOPLE, "day": dates.WEEKDAYS[:6], "month": MONTHS, "town": T
 
 def make(size, seed=0):
     """Makes letters, and the number of each deciding sentence. A seed gives the same letters."""
-    rng = random.Random(seed)
-    documents, deciding = [], []
+    rng, documents, deciding = random.Random(seed), [], []
     for number in range(size):
         label, thing = rng.choice(list(WISHES)), rng.choice(THINGS)
         sentences = [_fill(text, rng, thing) for text in rng.sample(PLAIN, rng.randint(3, 8))]
