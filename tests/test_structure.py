@@ -1,12 +1,15 @@
 """The layout of the package: what is public, which way imports point, where backends differ."""
 
 import ast
+import difflib
 import graphlib
 import importlib
+import sys
 
 import pytest
 
 from tests import ROOT, imports_of
+from tests.backends import on_tensorflow
 
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -115,3 +118,53 @@ def test_a_backend_is_imported_in_its_module_alone(name):
     own = {backend} & {*BACKENDS} if home == HOME else set()
     assert {x.split(".")[0] for x, _ in imports_of(MODULES[name])} & {*BACKENDS} == own
     assert home == HOME or "backend.backend()" not in MODULES[name].read_text(encoding="utf-8")
+
+
+sys.path.append(str(ROOT / "benchmarks"))
+inside = importlib.import_module("inside")
+
+# Functions of ours, their calls and files; `python benchmarks/inside.py` prints them.
+PROGRAMS = {
+    "eager layer": (36, 63, 10),
+    "eager step": (45, 64, 14),
+    "traced training step": (215, 1005, 21),
+}
+SOURCE = {
+    "lines of code": 9100,
+    "share of checks, %": 10.0,
+    "modules of which more than 60% is checks": 2,
+    "context variables": 1,
+    "imports of private modules of another folder": 0,
+    "names exported at the top": 30,
+    "classes from keras.Layer to LocationSensitiveAttention": 4,
+}
+SPARE = 1.1
+
+
+@on_tensorflow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_passes_few_functions(name):
+    found = inside.functions_in(inside.PROGRAMS[name]())
+    counts = len(found), found.total(), len({file for file, *_ in found})
+    assert all(0 < n <= SPARE * most for n, most in zip(counts, PROGRAMS[name], strict=True))
+
+
+def test_the_source_stays_small():
+    found = inside.of_the_source()
+    assert found.keys() == SOURCE.keys()
+    assert {name: n for name, n in found.items() if n > SPARE * SOURCE[name]} == {}
+
+
+def test_what_is_written_down_stays_public():
+    """A new name may wait for the release, which writes the file again."""
+    pytest.importorskip("matplotlib", reason="plotting needs matplotlib")
+    from tests.public_api import FILE, entries, text
+
+    written, found = (entries(x) for x in (FILE.read_text("utf-8"), text()))
+    found = {name: members for name, members in found.items() if name in written}
+    before, after = (
+        [line for name, members in sorted(x.items()) for line in (name, *members)]
+        for x in (written, found)
+    )
+    difference = difflib.unified_diff(before, after, "public_api.txt", "package")
+    assert "\n".join(difference) == "", "if this is on purpose: python -m tests.public_api"

@@ -1,4 +1,4 @@
-"""Shapes, dtypes and masks of a call, in eager mode, in a functional model and under XLA."""
+"""Shapes, dtypes and masks of a call, in all modes; training in `fit`."""
 
 import keras
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 from keras import layers, ops, tree
 
 from keras_attention import RecurrentScoringMixin
-from tests.backends import dtypes
+from tests.backends import BACKEND, dtypes
 from tests.conformance.layers import compiled_cases, first_cases
 from tests.helpers import assert_all_close, gradients, numpy
 
@@ -183,3 +183,26 @@ def test_jit_calculates_the_same(case):
     assert_all_close(fast_outputs, outputs, "float32")
     for x, y in zip(fast_found, found, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
+def square_from_one(_, output):
+    return keras.ops.mean(keras.ops.square(output - 1))
+
+
+@compiled_cases
+@pytest.mark.parametrize("jit", [False, True], ids=["graph", "jit"])
+@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
+@pytest.mark.each_value(slow=5)  # layers
+def test_training(case, jit, static):
+    if jit and BACKEND == "torch":
+        pytest.skip("XLA does not compile for PyTorch")
+    model = case.model(batch=4 if static else None)
+    training = keras.Model(model.inputs, model.outputs[0])
+    training.compile(keras.optimizers.SGD(0.1), square_from_one, jit_compile=jit)
+    for inputs in (case.inputs(4), case.inputs(3, more=2))[: 1 if static else 2]:
+        before = [numpy(w) for w in training.trainable_weights]
+        loss = training.train_on_batch(inputs, np.ones(len(inputs[0])))
+        assert np.isfinite(loss)
+        for old, new in zip(before, training.trainable_weights, strict=True):
+            assert np.isfinite(numpy(new)).all(), new.path
+            assert not np.array_equal(old, numpy(new)), new.path

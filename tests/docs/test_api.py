@@ -1,15 +1,18 @@
-"""The pages of the API: every public name has one, with an example that is tested."""
+"""The pages of the API, the equations of the mechanisms, and the gallery of short scripts."""
 
 import doctest
 import importlib
 import inspect
+import re
 import sys
+import xml.etree.ElementTree
 from types import SimpleNamespace
 
 import pytest
 
 from keras_attention import layers
 from tests import ROOT
+from tests.examples.test_short_scripts import SCRIPTS
 
 sys.path.append(str(ROOT / "docs" / "_ext"))
 docstrings = importlib.import_module("docstrings")
@@ -83,3 +86,67 @@ Reference: https://arxiv.org/abs/1409.0473, section 3.""".splitlines()
     assert r"* **\*rest**: more." in found
     assert "\n>>> 1 + 1\n2\n" in found
     assert "https://arxiv.org/abs/1409.0473, section 3." in found
+
+
+latex2mathml = pytest.importorskip("docutils.utils.math.latex2mathml")
+PAGES = {path.stem: path.read_text("utf-8") for path in (ROOT / "docs/mechanisms").glob("*.md")}
+del PAGES["index"]
+
+
+def blocks(page):
+    return re.findall(r"^\$\$\n(.*?)^\$\$$", PAGES[page], re.DOTALL | re.MULTILINE)
+
+
+def defined(text):
+    """The symbols on the left of equations, without marks and indices."""
+    return set(re.findall(r"^(?:\\\w+|[^\w\n])*([A-Za-z]+)\S* +&?= ", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_an_equation_becomes_mathml(page):
+    assert blocks(page)
+    for block in blocks(page):
+        found = latex2mathml.tex2mathml(block, as_block=True).replace("&ApplyFunction;", "")
+        assert xml.etree.ElementTree.fromstring(found)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_defines_what_the_docstrings_define(page):
+    found = {symbol for block in blocks(page) for symbol in defined(block)}
+    for path in re.findall(r"`([\w.]+)`", PAGES[page].rpartition("API: ")[2]):
+        module, _, name = path.rpartition(".")
+        text = inspect.getdoc(getattr(importlib.import_module(module), name))
+        equations = re.findall(r"^ {4}.*", text.partition("\nArgs:")[0], re.MULTILINE)
+        assert defined("\n".join(equations)) <= found
+
+
+pytest.importorskip("sphinx_gallery")
+
+
+@pytest.fixture
+def gallery(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
+    monkeypatch.setenv("PYTHONPATH", "")
+    import gallery
+
+    return gallery
+
+
+def test_every_script_has_its_place(gallery):
+    places = {name: gallery.order(f"{name}.py") for name in SCRIPTS}
+    assert sorted(places.values()) == list(range(len(SCRIPTS)))
+    assert places["calculator"] == 0
+
+
+def test_a_page_links_to_its_notebook(gallery):
+    import colab
+
+    text = ".. note::\n\nWrite a title\n=============\n\nText.\n\nMore\n====\n"
+    content = {page: [text] for page in ("examples/calculator", "examples/index", "howto/decode")}
+    for page, source in content.items():
+        colab.add_link(None, page, source)
+    (linked,), *others = content.values()
+    assert others == [[text]] * 2
+    assert linked.count("Open in Colab") == 1
+    assert "=\n\n`Open in Colab <https://colab." in linked
+    assert "/blob/notebooks/calculator.ipynb>`__\n\nText.\n\nMore\n====\n" in linked

@@ -1,4 +1,10 @@
-"""The layout map: which weights it splits, and that it finds no others."""
+"""The layout map, and what four devices that share a batch exchange and need."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
 
 import keras
 import pytest
@@ -6,6 +12,7 @@ from keras import layers
 
 from keras_attention import LuongAttention
 from keras_attention.distribution import get_layout_map
+from tests import ROOT
 from tests.conformance.layers import CASES
 
 # What every device has a copy of, because it is small: numbers, vectors of one width, and biases.
@@ -82,3 +89,27 @@ def test_the_axes_of_the_mesh_are_checked(monkeypatch):
         with pytest.raises(ValueError, match=r"must name two axes of the mesh.*\(N, 1\)"):
             get_layout_map(*given)
     assert len(get_layout_map(other, data_parallel_dim_name="data")) > 0
+
+
+@functools.cache
+def programs():
+    pytest.importorskip("jax", reason="JAX is not installed")
+    settings = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "4"}
+    settings["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # to compile, not to run
+    command = [sys.executable, "-m", "tests.distribution.programs"]
+    environment = {**os.environ, **settings}
+    found = subprocess.run(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    return json.loads(found.stdout)
+
+
+@pytest.mark.slow
+def test_devices_exchange_no_samples_and_need_little_more_than_their_share_of_memory():
+    assert {name for name, case in CASES.items() if case.first} < programs().keys()
+    found = {name: x["samples"] for name, x in programs().items() if x.get("samples")}
+    assert found.pop("reversed batch")  # the program that must
+    # 92 samples, 3 beams, 61 words; and 3 words of each beam, from which a search chooses.
+    assert found.keys() == {"search"}
+    assert {tuple(x) for x in found["search"]} == {(92 * 3, 61), (92, 3 * 3)}
+    shares = {name: x["share"] for name, x in programs().items() if "share" in x}
+    assert shares
+    assert {name: share for name, share in shares.items() if share > 0.35} == {}
