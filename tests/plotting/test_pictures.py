@@ -7,23 +7,11 @@ import pytest
 from keras import ops
 from matplotlib.figure import Figure
 
-from keras_attention.plotting import (
-    Document,
-    Hops,
-    plot_attention,
-    plot_bag,
-    plot_document,
-    plot_hops,
-)
+from keras_attention import plotting
+from keras_attention.plotting import Document, Hops, plot_attention, plot_bag, plot_hops
 from keras_attention.plotting.hops import MOST_SENTENCES, _most_read
 from tests.helpers import assert_refused, refusals
 from tests.plotting import figures
-from tests.plotting.figures import (
-    ODD,
-    assert_labels_are_apart,
-    assert_nothing_is_cut_off,
-    weights_of,
-)
 
 
 @pytest.mark.parametrize("rows", [1, 80])
@@ -34,15 +22,15 @@ def test_labels_can_be_read(rows, columns, kind):
     make = {
         "letters": lambda n: "abc"[n % 3],
         "words": lambda n: "Donaudampfschifffahrtsgesellschaft"[: 1 + n % 34],
-        "odd": lambda n: ODD[n % len(ODD)],
+        "odd": lambda n: figures.ODD[n % len(figures.ODD)],
     }[kind]
     source, target = ([make(n) for n in range(size)] for size in (columns, rows))
-    weights = weights_of(rows, columns)
+    weights = figures.weights_of(rows, columns)
     figure = plot_attention(weights, source, target, title="What? " * 30)
-    assert_nothing_is_cut_off(figure)
+    figures.assert_nothing_is_cut_off(figure)
     for axes in figure.axes[:-1]:
-        assert_labels_are_apart(axes.get_xticklabels(), "x")
-        assert_labels_are_apart(axes.get_yticklabels(), "y")
+        figures.assert_labels_are_apart(axes.get_xticklabels(), "x")
+        figures.assert_labels_are_apart(axes.get_yticklabels(), "y")
         assert min(x.get_size() for x in axes.get_xticklabels()) >= 6.5
     drawn = np.concatenate([axes.images[0].get_array() for axes in figure.axes[:-1]], 1)
     np.testing.assert_allclose(np.ma.filled(drawn, 0)[:, :columns], weights, rtol=1e-6)
@@ -70,11 +58,11 @@ test_mistakes_in_maps = refusals(
     (two(largest=np.inf), "`largest` must be a number above 0; received inf"),
     (two(largest="a"), "`largest` must be a number above 0; received 'a'"),
     (two(marked=[0.5]), "`marked` must ", " the 2 source tokens, from 0; received [0.5]"),
-    (six(weights_of(3, 2)), "(2, 3); received (3, 2)."),
-    (six(weights_of(5, 7)), "cut padding off"),
-    (six(weights_of(1, 2, 3)), "Pass one sample"),
+    (six(figures.weights_of(3, 2)), "(2, 3); received (3, 2)."),
+    (six(figures.weights_of(5, 7)), "cut padding off"),
+    (six(figures.weights_of(1, 2, 3)), "Pass one sample"),
     (six([[-0.5, 0, 0], [0, 0, 0]]), "finite and not negative; received values from -0.5 to 0"),
-    (lambda: plot_attention(weights_of(3, 4), list("abcd")),
+    (lambda: plot_attention(figures.weights_of(3, 4), list("abcd")),
      "where `target` is None, here (4,); received (3, 4)"),
 )  # fmt: skip
 
@@ -85,7 +73,7 @@ def test_pictures_inside_axes_and_in_notebooks(name):
     letter = Document([["a", "b"]], [weights[0]], [1])
     draw = {
         "plot_attention": functools.partial(plot_attention, weights, ["a", "b"], ["c", "d"]),
-        "plot_document": functools.partial(plot_document, letter),
+        "plot_document": functools.partial(plotting.plot_document, letter),
         "plot_hops": functools.partial(plot_hops, Hops(["a", "b"], weights, "c", "d")),
     }[name]
     alone = draw()
@@ -175,7 +163,7 @@ def test_images_with_the_largest_weights_come_first_with_colours_of_any_kind():
         (picture,), (bar,) = axes.images, axes.lines
         np.testing.assert_array_equal(picture.get_array(), images[n])
         assert np.ptp(bar.get_xdata()) == pytest.approx(length)
-    assert_nothing_is_cut_off(figure)
+    figures.assert_nothing_is_cut_off(figure)
     images = np.arange(4 * 7 * 3).reshape(1, 4, 7, 3)
     images[0, 0, 0] = 255
     (picture,) = plot_bag([1.0], images.astype("float32")).axes[0].images
@@ -192,16 +180,16 @@ def test_rows_of_a_table_are_bars():
     assert [x.get_width() for x in zeros.patches] == [0, 0, 0]
 
 
-@pytest.mark.parametrize(
-    "instances",
-    [ODD * 3, np.zeros((17, 4, 4)), np.zeros((5, 9, 2, 3)), ["one"], [], np.zeros((0, 4, 4))],
-    ids=["odd text", "many images", "colours", "one", "empty", "no images"],
-)
+BAGS = {"odd text": figures.ODD * 3, "one": ["one"], "empty": [], "no images": np.zeros((0, 4, 4))}
+BAGS |= {"many images": np.zeros((17, 4, 4)), "colours": np.zeros((5, 9, 2, 3))}
+
+
+@pytest.mark.parametrize("instances", BAGS.values(), ids=BAGS)
 def test_nothing_is_cut_off(instances):
     count = len(instances)
-    weights = weights_of(count) if count else []
-    figure = plot_bag(weights, instances, title=ODD[0])
-    assert_nothing_is_cut_off(figure)
+    weights = figures.weights_of(count) if count else []
+    figure = plot_bag(weights, instances, title=figures.ODD[0])
+    figures.assert_nothing_is_cut_off(figure)
     if not isinstance(instances, list):
         assert len(titles_of(figure)) == min(12, count)
 
