@@ -13,7 +13,7 @@ from tests.helpers import TOLERANCES, assert_close
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
 def test_the_tolerance_grows_with_the_numbers_in_half_precision_alone(dtype, scale):
     """By one unit of the number, and half a unit of the largest number of its array."""
     expected, half = scale * np.array([0.0, 0.5, -1.0]), "16" in dtype
