@@ -84,6 +84,5 @@ def encode_phones(phones, sequences):
 def encode(pairs, letters, phones, backward=False):
     """Pairs of ids of words, and of their phones from left to right or backward."""
     words, sequences = zip(*pairs, strict=True)
-    step = -1 if backward else 1
-    sequences = encode_phones(phones, [x[::step] for x in sequences])
+    sequences = encode_phones(phones, [x[::-1] if backward else x for x in sequences])
     return list(zip(encode_words(letters, words), sequences, strict=True))

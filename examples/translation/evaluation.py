@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from functools import partial
 
 import keras
 import numpy as np
@@ -98,13 +99,9 @@ def save(model, subwords, texts, options, arguments):
     expected = [x.decode() for x in detokenize(target_tokenizer, *found[:2]).numpy()]
     if keras.backend.backend() == "tensorflow":
         path = output / "saved_model"
-        model.export_generate(
-            path,
-            tokenize=lambda texts: source_tokenizer.tokenize(texts).to_tensor(PAD),
-            detokenize=lambda *found: detokenize(target_tokenizer, *found),
-            tracked=tokenizers,
-            **options,
-        )
+        functions = {"tokenize": lambda texts: source_tokenizer.tokenize(texts).to_tensor(PAD)}
+        functions["detokenize"] = partial(detokenize, target_tokenizer)
+        model.export_generate(path, **functions, tracked=tokenizers, **options)
         command = [sys.executable, "-c", PROGRAM, str(path), json.dumps(texts)]
         printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         if json.loads(printed.splitlines()[-1]) != expected:
