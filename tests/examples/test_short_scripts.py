@@ -166,7 +166,8 @@ def test_a_model_is_served(tmp_path):
         except OSError:
             return False
 
-    with subprocess.Popen([*command, "--max-batch", "64"]) as server:
+    # A group of its own, because the server leaves its workers behind.
+    with subprocess.Popen([*command, "--max-batch", "64"], start_new_session=True) as server:
         try:
             wait_for(ready)
             assert post({"source": "Größe"}) == (200, {"texts": "eßörG", "count": 7})
@@ -177,4 +178,4 @@ def test_a_model_is_served(tmp_path):
                 assert post(wrong)[0] == 422
             assert post({"source": "x" * 2**20})[0] == 413
         finally:
-            server.send_signal(signal.SIGINT)
+            os.killpg(server.pid, signal.SIGTERM)
