@@ -85,10 +85,10 @@ def test_a_window_reaches_the_last_word_behind_holes():
 @in_both_ways
 @pytest.mark.parametrize("valid", [np.arange(TK) >= 2, np.arange(TK) % 3 != 1, np.arange(TK) < 4,
                                    [1, 4, 5], [4]], ids=str)  # fmt: skip
-@pytest.mark.parametrize("half_width", [1, 2, 3, 10])
-@pytest.mark.parametrize("masks", [
-    {}, {"use_causal_mask": True},
-    *({"attention_mask": RNG.random(shape) < 0.6} for shape in ((TQ, TK), (B, TQ, TK))),
+@pytest.mark.parametrize(("half_width", "masks"), [
+    (1, {}), (10, {"use_causal_mask": True}),
+    *((n, {"attention_mask": RNG.random(shape) < 0.6})
+      for n, shape in ((2, (TQ, TK)), (3, (B, TQ, TK)))),
 ])  # fmt: skip
 @pytest.mark.parametrize("name", LOCAL)
 @pytest.mark.each_value

@@ -396,12 +396,6 @@ def refused(call, *words, make=two):
     return built_and_called, *words
 
 
-def prepared_by_one():
-    one = ka.BahdanauAttention(3)
-    one(QUERY, FLOATS[0])
-    return one.prepare(FLOATS[0])
-
-
 def replaced():
     _, step, prepared, state = search_parts()
     found = greedy_search(step, state, prepared, **TOKENS)
@@ -434,7 +428,6 @@ test_refusals = refusals(
             "`key[1]` must be floating-point, of shape (2, 11, ", "received None"),
     refused(lambda layer: layer(QUERY, FLOATS, value_mask=HOLES[::-1]), "`value_mask[0]` must be",
             "because `value[0]` has 7 memory steps", "of shape (2, 11)"),
-    refused(lambda layer: layer.attend(QUERY, prepared_by_one()), f"`value` {A_LIST}"),
     refused(lambda layer: layer.attend(QUERY, FLOATS), "`memory` must come from prepare"),
     refused(lambda layer: layer.attend(QUERY, layer.prepare(FLOATS), [None, None]),
             "this attention has no state"),

@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays
 from keras import ops
 
 from keras_attention.attention.scoring import NORMALIZERS
-from keras_attention.ops import masked_hardmax, masked_sigmoid, masked_softmax
+from keras_attention.ops import masked_hardmax, masked_softmax
 from tests import oracles
 from tests.backends import compiled, dtypes, gradients_by, tensor
 from tests.helpers import (
@@ -60,12 +60,6 @@ def test_a_valid_score_that_is_no_number_is_not_hidden(name, bad):
     weights = numpy(NORMALIZERS[name](tensor(scores), np.array([[True], [False]])))
     assert np.isnan(weights[0]).any()
     assert not weights[1].any()
-
-
-def test_sigmoids_far_from_zero_are_a_softmax_or_a_mean():
-    scores = normal(3, 2, 7)
-    assert_close(masked_sigmoid(tensor(scores - 30)), numpy(masked_softmax(tensor(scores))))
-    assert_close(masked_sigmoid(tensor(scores + 30)), np.full((2, 7), 1 / 7))
 
 
 def test_hardmax_passes_the_gradient_of_the_softmax():
