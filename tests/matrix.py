@@ -40,6 +40,7 @@ FOLDERS = [
     "tests/ops",
     "tests/recurrence",
     "tests/search",
+    "tests/text",
 ]
 # The tests of each backend, and a short version of some rows for CI.
 TESTS = {"tensorflow": [], "jax": ["tests/jax", *FOLDERS], "torch": FOLDERS}

@@ -30,7 +30,8 @@ BELOW = {
     "layers": {*BASE, "ops", "recurrence", "attention"},
     "decoder": {*BASE, "ops", "recurrence", "attention"},
     "search": {*BASE, "ops", "attention"},
-    "seq2seq": {*BASE, "ops", "attention", "layers", "decoder", "search"},
+    "text": {"_spec", "_typing"},
+    "seq2seq": {*BASE, "ops", "attention", "layers", "decoder", "search", "text"},
     "plotting": {*BASE, "ops", "attention", "layers", "decoder", "search", "seq2seq"},
     "tuning": {*BASE, "ops", "attention", "layers", "decoder", "search", "seq2seq"},
 }
@@ -40,7 +41,10 @@ HOME = "keras_attention.backend"
 # Modules that ask which backend runs, or import one: features of TensorFlow and a printed version.
 EXCEPTIONS = {
     f"keras_attention.{name}"
-    for name in ("seq2seq._export", "plotting.callback", "distribution", "__main__")
+    for name in (
+        *("seq2seq._export", "seq2seq._text_data", "text._tensorflow"),
+        *("plotting.callback", "distribution", "__main__"),
+    )
 }
 
 

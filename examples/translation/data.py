@@ -3,10 +3,9 @@
 import io
 import itertools
 
-import tensorflow as tf
-
 from examples.common import dates
 from examples.common.files import NUL, refuse
+from keras_attention.text import SentencePiece
 
 PAD, UNKNOWN, START, END = range(4)
 
@@ -60,7 +59,7 @@ def _read_lines(path):
 
 
 def learn_subwords(lines, size, kind):
-    """Learns a SentencePiece model and returns its bytes; `kind` is "char" or "bpe"."""
+    """Learns a SentencePiece model and returns its tokenizer; `kind` is "char" or "bpe"."""
     import sentencepiece
 
     model, lines = io.BytesIO(), list(lines)
@@ -81,28 +80,18 @@ def learn_subwords(lines, size, kind):
         eos_id=END,
         minloglevel=2,
     )
-    return model.getvalue()
-
-
-def make_tokenizers(subwords):
-    """Makes the tokenizers of source and target from their two SentencePiece models."""
-    import tensorflow_text
-
-    # In a SavedModel two tokenizers without names of their own would share one vocabulary.
-    return [
-        tensorflow_text.SentencepieceTokenizer(model, add_eos=True, name=name)
-        for model, name in zip(subwords, ("source", "target"), strict=True)
-    ]
+    return SentencePiece(model.getvalue())
 
 
 def encode(tokenizers, texts, backward=False):
     """Turns texts into pairs of lists of ids. With `backward`, the targets are in reverse order."""
     sources, targets = (
-        tokenizer.tokenize(tf.constant(side)).to_list()
+        [tokenizer.encode(text) for text in side]
         for tokenizer, side in zip(tokenizers, texts, strict=True)
     )
-    if backward:
-        targets = [ids[-2::-1] + ids[-1:] for ids in targets]  # the end stays the end
+    step = -1 if backward else 1
+    sources = [[*ids, tokenizers[0].end_id] for ids in sources]
+    targets = [[*ids[::step], tokenizers[1].end_id] for ids in targets]  # the end stays the end
     return list(zip(sources, targets, strict=True))
 
 
