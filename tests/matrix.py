@@ -31,8 +31,8 @@ ROOT = Path(__file__).parents[1]
 KERAS = {"stable": "keras==3.15.1", "nightly": "keras-nightly==3.16.0.dev2026102704"}
 TORCH = "torch==2.13.0"
 # The tests that run on every backend.
-NAMES = "conformance", "backend", "attention", "layers", "decoder", "seq2seq", "ops", "recurrence"
-FOLDERS = [f"tests/{name}" for name in (*NAMES, "search")]
+FOLDERS = ["conformance", "backend", "attention", "layers", "decoder", "seq2seq", "ops"]
+FOLDERS = [f"tests/{name}" for name in (*FOLDERS, "recurrence", "search", "text")]
 # The tests of each backend, and a short version of some rows for CI.
 TESTS = {"tensorflow": [], "jax": ["tests/jax", *FOLDERS], "torch": FOLDERS}
 SHORT = {

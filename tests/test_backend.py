@@ -13,6 +13,7 @@ from keras_attention import __main__
 from tests import ROOT, fast
 
 OPTIONAL = "matplotlib", "keras_tuner", "tensorboard", "tensorflow_text", "sklearn"
+OPTIONAL += "sentencepiece", "tokenizers"
 # Keras itself loads some of them, but never TensorFlow beside another backend.
 LOADED = """
 import sys, keras

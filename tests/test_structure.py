@@ -22,16 +22,18 @@ MODELS = {*BASE, "ops", "attention", "layers", "decoder", "search"}
 BELOW = {
     "__main__": {None}, "_typing": set(), "_version": set(), "_spec": {"_typing"}, "ops": BASE,
     "backend": {"_spec", "_typing"}, "distribution": {"_spec", "_typing"},
+    "text": {"_spec", "_typing"},
     "alignment": {*BASE, "ops"}, "faithfulness": {*BASE, "ops"}, "recurrence": {*BASE, "ops"},
     "attention": LAYERS, "layers": LAYERS, "decoder": LAYERS,
-    "search": {*BASE, "ops", "attention"}, "seq2seq": MODELS,
+    "search": {*BASE, "ops", "attention"}, "seq2seq": {*MODELS, "text"},
     "plotting": {*MODELS, "seq2seq"}, "tuning": {*MODELS, "seq2seq"},
 }  # fmt: skip
 every_module = pytest.mark.parametrize("name", MODULES)
 BACKENDS = "tensorflow", "jax", "torch"
 HOME = "keras_attention.backend"
 # Modules that ask which backend runs, or import one: features of TensorFlow and a printed version.
-EXCEPTIONS = "seq2seq._export", "plotting.callback", "distribution", "__main__"
+EXCEPTIONS = "seq2seq._export", "seq2seq._text_data", "text._tensorflow"
+EXCEPTIONS += "plotting.callback", "distribution", "__main__"
 
 
 def ours_in(name):

@@ -216,10 +216,7 @@ class Resume(keras.callbacks.Callback):
 
 
 def seed_model(seed):
-    """Makes the next model independent of earlier ones. Call it before building each model.
-
-    On TensorFlow this deletes existing SentencePiece tokenizers.
-    """
+    """Makes the next model independent of earlier ones. Call it before building each model."""
     keras.utils.clear_session()
     keras.utils.set_random_seed(seed)
 

@@ -69,14 +69,14 @@ def train(words, letters, phones, arguments, seed, backward):
     batches = pair_batches(ids["train"], arguments.batch_size, seed, steps)
     dev = pair_batches(ids["dev"], arguments.batch_size)
     settings = {name: x for name, x in vars(arguments).items() if name not in FREE}
-    known = fingerprint(words["train"], words["dev"], letters.names)
+    known = fingerprint(words["train"], words["dev"], letters.tokens)
     settings |= {"seed": seed, "backward": backward, "words": known}
     folder = f"checkpoint-{arguments.attention}{'-backward' * backward}-{seed}"
     resume = Resume(pathlib.Path(arguments.output) / folder, settings, batches)
 
     print(f"\n{arguments.attention}, {DIRECTIONS[backward]}, seed {seed}", flush=True)
     seed_model(seed)
-    model = build_model(arguments, len(letters.names), len(phones.names), backward)
+    model = build_model(arguments, letters, phones, backward)
     model(next(batches())[0])  # builds the weights
     rate = warmup_cosine(arguments.learning_rate, epochs * steps, last=0.01)
     optimizer = keras.optimizers.Adam(rate, beta_2=0.98, global_clipnorm=1.0)
@@ -93,7 +93,7 @@ def main(argv=None):
     output = own_folder(pathlib.Path(arguments.output))
     letters, phones = data.find_symbols(words["train"])
     longest = 2 * max(len(sounds) for _, sounds in words["train"])
-    options = letters, phones, arguments.beam, longest
+    options = arguments.beam, longest
     models, summaries = [], []
     for seed, backward in types.members(arguments):
         model = train(words, letters, phones, arguments, seed, backward)

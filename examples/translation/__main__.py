@@ -30,7 +30,7 @@ from examples.common import arguments as types
 from examples.common.files import fingerprint, own_folder, write_json, write_text
 from examples.common.records import add_record, write_record
 from examples.common.training import DIRECTIONS, Resume, pair_batches, seed_model, warmup_cosine
-from examples.translation.data import drop_long, encode, learn_subwords, load_data, make_tokenizers
+from examples.translation.data import drop_long, encode, learn_subwords, load_data
 from examples.translation.evaluation import judge, report, save
 from examples.translation.model import ATTENTIONS, SmoothedCrossEntropy, build_model
 from examples.translation.shards import Shards, Stream
@@ -89,11 +89,9 @@ def parse(argv=None):
     return types.fill(options, defaults)
 
 
-def train(seed, backward, texts, subwords, options):
+def train(seed, backward, texts, tokenizers, options):
     """Trains a model, or resumes. Returns it with its best weights, and a summary."""
     seed_model(seed)
-    tokenizers = make_tokenizers(subwords)
-    sizes = [int(tokenizer.vocab_size()) for tokenizer in tokenizers]
     size, longest = options.batch_size, options.max_tokens
     if options.shards:
         shards, steps = texts["train"], options.save_every
@@ -113,7 +111,7 @@ def train(seed, backward, texts, subwords, options):
     resume = Resume(options.output / name, settings, batches)
     print(f"\nattention: {options.attention}, {DIRECTIONS[backward]}, seed {seed}", flush=True)
 
-    model = build_model(sizes, options)
+    model = build_model(tokenizers, options)
     rate = warmup_cosine(options.learning_rate, batches.steps * options.epochs, last=0.01)
     optimizer = keras.optimizers.Adam(rate, global_clipnorm=1.0)
     model.compile(optimizer, SmoothedCrossEntropy(options.smoothing))
@@ -124,7 +122,7 @@ def train(seed, backward, texts, subwords, options):
     model.compile(metrics=[nats])
     perplexity = np.exp(model.evaluate(valid, verbose=0, return_dict=True)["nats"])
     # A model without an optimizer: its files are a third as large.
-    weights, model = model.get_weights(), build_model(sizes, options)
+    weights, model = model.get_weights(), build_model(tokenizers, options)
     model.set_weights(weights)
     losses = resume.losses("val_loss")
     summary = {"seed": seed, "backward": backward, "max_length": longest}
@@ -132,12 +130,12 @@ def train(seed, backward, texts, subwords, options):
     return model, {**summary, "validation_perplexity": float(perplexity)}
 
 
-def train_all(texts, subwords, options):
+def train_all(texts, tokenizers, options):
     """Trains the models: the model or ensemble, options of its search, translations, a summary."""
-    trained = [train(*member, texts, subwords, options) for member in types.members(options)]
+    trained = [train(*member, texts, tokenizers, options) for member in types.members(options)]
     models, summaries = zip(*trained, strict=True)
     search = {"max_length": summaries[0]["max_length"], "beam_width": options.beam}
-    model, found, judged = judge(models, summaries, subwords, texts["test"], search, options)
+    model, found, judged = judge(models, summaries, texts["test"], search, options)
     name = options.attention + " with input feeding" * options.input_feeding
     summary = {"attention": name, "parameters": sum(x.count_params() for x in models)}
     return model, search, found, {**summary, **summaries[0], **judged}
@@ -153,12 +151,12 @@ def main(argv=None):
     own_folder(options.output)
     sample = texts["train"].sample(100_000, options.seed) if options.shards else texts["train"]
     kind = "bpe" if options.valid else "char"
-    subwords = [learn_subwords(side, options.vocabulary, kind) for side in sample]
-    model, search, translations, summary = train_all(texts, subwords, options)
+    tokenizers = [learn_subwords(side, options.vocabulary, kind) for side in sample]
+    model, search, translations, summary = train_all(texts, tokenizers, options)
     if not options.valid and options.attention != "none":
         changes = {"attention": "none", "ensemble": 1, "backward": 0}
         without = argparse.Namespace(**{**vars(options), **changes})
-        summary["without_attention"] = train_all(texts, subwords, without)[-1]["score"]
+        summary["without_attention"] = train_all(texts, tokenizers, without)[-1]["score"]
     write_text(options.output / "translations.txt", "\n".join(translations) + "\n")
     write_json(options.output / "summary.json", summary)
     figures, seeds = dict(summary), [seed for seed, _ in types.members(options)]
@@ -167,7 +165,7 @@ def main(argv=None):
         figures |= {name: 100 * summary[x] for name, x in scores.items() if x in summary}
     write_record(options.record, figures, seeds=seeds)
     report(summary, texts["test"], translations)
-    save(model, subwords, texts["test"][0][:4], search, options)
+    save(model, texts["test"][0][:4], search, options)
 
 
 if __name__ == "__main__":

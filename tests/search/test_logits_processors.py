@@ -1,6 +1,7 @@
 """Penalties and limits of the searches against exhaustive searches over all sequences."""
 
 import functools
+import itertools
 import math
 
 import numpy as np
@@ -8,7 +9,14 @@ import pytest
 from keras import ops, tree
 
 from keras_attention.attention import Memory
-from keras_attention.search import SearchResult, beam_search, greedy_search, sample_search
+from keras_attention.search import (
+    AllowedSequences,
+    SearchResult,
+    beam_search,
+    greedy_search,
+    sample_search,
+)
+from tests import fast
 from tests.backends import BACKEND, compiled
 from tests.helpers import assert_refused
 from tests.search import oracles
@@ -57,12 +65,24 @@ def exhaustive(decoder, inputs, options):
     terms = {"gnmt": gnmt, "summary": summary}[options.pop("coverage", "gnmt")]
     valid = options.pop("memory_mask", np.ones((4, 3), bool))
     prefix = options.pop("prefix", np.full((4, 1), -1))
+    processed = bool(options.pop("logits_processors", ()))
     bonus = lambda b, weights: factor * terms(weights, valid[b])  # noqa: E731
-    allowed = lambda b, tokens: is_allowed(tokens, prefix[b], **options)  # noqa: E731
+
+    def allowed(b, tokens):
+        after = processed and any(pair == (0, 2) for pair in itertools.pairwise(tokens))
+        return is_allowed(tokens, prefix[b], **options) and not after
+
     return brute_force(decoder, *inputs, length_penalty, LONGEST, bonus=bonus, allowed=allowed)
 
 
+def no_two_after_zero(logits, tokens, step):
+    last = ops.take(tokens, ops.maximum(step - 1, 0), axis=1)
+    forbids = ops.expand_dims(ops.logical_and(last == 0, step > 0), 1)
+    return ops.where(ops.logical_and(forbids, ops.arange(logits.shape[-1]) == 2), -np.inf, logits)
+
+
 OPTIONS = {
+    "a processor": {"logits_processors": [no_two_after_zero], "min_length": 2},
     "no length_penalty": {"length_penalty": 0.0},
     "length_penalty": {"length_penalty": 0.6},
     "large length_penalty": {"length_penalty": 2.5},
@@ -159,6 +179,10 @@ def test_the_mask_of_a_memory_is_that_of_the_coverage():
     ({"prefix": [[1.0], [2.0]]}, ("`prefix` must be integers ", "float")),
     ({"prefix": np.zeros((2, 12), "int32")},
      ("`prefix` must have at most max_length=11 steps; ", "12")),
+    ({"logits_processors": no_two_after_zero},
+     ("`logits_processors` must be a list of functions (logits, tokens, step)",)),
+    ({"logits_processors": [AllowedSequences([[0] * 11], END)]},
+     ("`max_length` must be at least 12, the longest allowed sequence; received 11",)),
     ({"prefix": np.zeros((3, 1), "int32")}, ("one batch size", "'prefix': (3, 1)")),
 ])  # fmt: skip
 def test_options_out_of_range(change, words):
@@ -236,3 +260,60 @@ def test_coverage_out_of_range(change, words):
     step = lambda tokens, state, _: (ops.one_hot(tokens, V), state, weights)  # noqa: E731
     memory = np.ones((2, 1), "float32")
     assert_refused(lambda: beam_search(step, None, memory, **TOKENS, **change), *words)
+
+
+def test_a_processor_that_changes_a_logit_changes_the_score():
+    logits = np.array([[0.0, 1.0, 2.0]], "float32")
+    step = lambda tokens, state, memory: (memory, state, None)  # noqa: E731
+    raise_first = lambda logits, tokens, step: logits + np.array([3.0, 0, 0], "float32")  # noqa: E731
+    options = {"start_token": 0, "end_token": 0, "max_length": 2}
+    found = greedy_search(step, None, logits, **options, logits_processors=[raise_first])
+    expected = 3 - math.log(1 + math.e + math.e**2)
+    np.testing.assert_allclose(ops.convert_to_numpy(found.scores), [expected], rtol=1e-6)
+    words = "a logits processor must return logits of shape (1, 3)", "(1, 2)"
+    cut = lambda logits, tokens, step: logits[:, :2]  # noqa: E731
+    assert_refused(
+        lambda: greedy_search(step, None, logits, **options, logits_processors=[cut]), *words
+    )
+
+
+ALLOWED = [[0], [0, 2], [0, 2, 2, 0], [2, 0, 2], [2, 2], []]
+
+
+@pytest.mark.parametrize("find", [greedy_search, beam_search, sample_search])
+@pytest.mark.parametrize("jit", fast([False, True], [True]))
+def test_no_output_leaves_a_closed_set(find, jit):
+    decoder = Decoder(3, vocabulary=WORDS)
+    inputs, options = (
+        decoder.inputs(4),
+        {**FEW, "logits_processors": [AllowedSequences(ALLOWED, END)]},
+    )
+    options |= {beam_search: {"beam_width": 7}, sample_search: {"samples": 300, "seed": 0}}.get(
+        find, {}
+    )
+    run = compiled(lambda *inputs: tuple(find(decoder.step, *inputs, **options)), jit)
+    found = to_numpy(SearchResult(*run(*inputs)))
+    tokens = found.tokens.reshape(4, -1, LONGEST)
+    rows = [[tuple(row[: row.tolist().index(END)]) for row in sample] for sample in tokens]
+    allowed = {*map(tuple, ALLOWED)}
+    assert all({*row} <= allowed for row in rows)
+    if find is not greedy_search:  # each is found
+        assert all({*row} == allowed for row in rows)
+    if find is beam_search:  # and the seventh does not exist
+        assert (found.lengths[:, 6] == 0).all()
+        expected = exhaustive(decoder, inputs, {})
+        kept = [
+            [x for x in sample if x[0][-1] == END and tuple(x[0][:-1]) in allowed]
+            for sample in expected
+        ]
+        oracles.assert_all_found(found, kept, LONGEST)
+
+
+@pytest.mark.parametrize(("sequences", "words"), [
+    ([], ("at least one sequence",)),
+    ([[3, END, 4]], ("must not hold the end token", "Leave it out.")),
+    ([["a"]], ("`sequences` must be",)),
+    ([[2**31 - 1]], ("the trie may have at most",)),
+])  # fmt: skip
+def test_sequences_that_cannot_be_allowed(sequences, words):
+    assert_refused(lambda: AllowedSequences(sequences, END), *words)
