@@ -11,6 +11,7 @@ today. With `--short` only `SHORT` runs, on the stable Keras.
 
 import argparse
 import collections
+import itertools
 import os
 import re
 import shutil
@@ -30,18 +31,8 @@ ROOT = Path(__file__).parents[1]
 KERAS = {"stable": "keras==3.15.1", "nightly": "keras-nightly==3.16.0.dev2026102704"}
 TORCH = "torch==2.13.0"
 # The tests that run on every backend.
-FOLDERS = [
-    "tests/conformance",
-    "tests/backend",
-    "tests/attention",
-    "tests/layers",
-    "tests/decoder",
-    "tests/seq2seq",
-    "tests/ops",
-    "tests/recurrence",
-    "tests/search",
-    "tests/text",
-]
+FOLDERS = ["conformance", "backend", "attention", "layers", "decoder", "seq2seq", "ops"]
+FOLDERS = [f"tests/{name}" for name in (*FOLDERS, "recurrence", "search", "text")]
 # The tests of each backend, and a short version of some rows for CI.
 TESTS = {"tensorflow": [], "jax": ["tests/jax", *FOLDERS], "torch": FOLDERS}
 SHORT = {
@@ -53,7 +44,6 @@ EXTRAS = {"tensorflow": "dev", "jax": "test,jax", "torch": "test,torch"}
 
 
 def lowest_versions():
-    """The lowest version of every dependency, as constraints for pip."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"].values()
     found = [*project["dependencies"], *(line for lines in extras for line in lines)]
@@ -61,7 +51,6 @@ def lowest_versions():
 
 
 def install(folder, extras, keras):
-    """Makes a virtual environment and returns the path of its Python."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     python = folder / "bin" / "python"
     lines = lowest_versions() if keras == "lowest" else [KERAS["stable"], TORCH]
@@ -78,19 +67,14 @@ def install(folder, extras, keras):
 
 
 def run(python, backend, folders, report):
-    """Runs the tests. Returns the numbers of passed, failed and skipped ones, and the reasons."""
-    done = subprocess.run(
-        [python, "-m", "pytest", "-q", *folders, f"--junitxml={report}"],
-        cwd=ROOT,
-        env={**os.environ, "KERAS_BACKEND": backend},
-        check=False,
-    )
+    command = [python, "-m", "pytest", "-q", *folders, f"--junitxml={report}"]
+    environment = {**os.environ, "KERAS_BACKEND": backend}
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
     if done.returncode not in (0, 1):  # 1: some tests failed
         raise SystemExit(f"{backend}: pytest ended with status {done.returncode}")
     suite = xml.etree.ElementTree.parse(report).getroot().find("testsuite")
-    tests, failures, errors, skipped = (
-        int(suite.get(x)) for x in ("tests", "failures", "errors", "skipped")
-    )
+    names = "tests", "failures", "errors", "skipped"
+    tests, failures, errors, skipped = (int(suite.get(x)) for x in names)
     failed = failures + errors
     reasons = collections.Counter(x.get("message") for x in suite.iter("skipped"))
     return (tests - failed - skipped, failed, skipped), reasons
@@ -105,11 +89,8 @@ def main():
     options = parser.parse_args()
     if options.short and (options.backends, options.keras) != (list(EXTRAS), list(KERAS)):
         parser.error("--short has rows of its own: leave out --backends and --keras")
-    cells = {
-        (b, k): FOLDERS if k == "lowest" else TESTS[b]
-        for b in options.backends
-        for k in options.keras
-    }
+    pairs = itertools.product(options.backends, options.keras)
+    cells = {(b, k): FOLDERS if k == "lowest" else TESTS[b] for b, k in pairs}
     cells = SHORT if options.short else cells
     rows, reasons = [], []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as pool:

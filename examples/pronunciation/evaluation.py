@@ -104,8 +104,6 @@ def draw_alignment(letters, phones, weights, path):
 
 def missing_font(signs):
     """One sentence that says which font to install."""
-    return (
-        f"The pictures have boxes, because no font has {' '.join(sorted(signs))}: "
-        f"install one, such as Noto Sans, delete {matplotlib.get_cachedir()}, and run the same "
-        "command again."
-    )
+    cause = f"The pictures have boxes, because no font has {' '.join(sorted(signs))}"
+    cure = f"install one, such as Noto Sans, delete {matplotlib.get_cachedir()}"
+    return f"{cause}: {cure}, and run the same command again."

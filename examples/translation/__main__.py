@@ -29,14 +29,7 @@ import numpy as np
 from examples.common import arguments as types
 from examples.common.files import fingerprint, own_folder, write_json, write_text
 from examples.common.records import add_record, write_record
-from examples.common.training import (
-    DIRECTIONS,
-    VERBOSE,
-    Resume,
-    pair_batches,
-    seed_model,
-    warmup_cosine,
-)
+from examples.common.training import DIRECTIONS, Resume, pair_batches, seed_model, warmup_cosine
 from examples.translation.data import drop_long, encode, learn_subwords, load_data
 from examples.translation.evaluation import judge, report, save
 from examples.translation.model import ATTENTIONS, SmoothedCrossEntropy, build_model
@@ -69,26 +62,20 @@ def parse(argv=None):
     add("--batch-size", type=types.count, default=64)
     add("--learning-rate", type=types.number, default=2e-3, help="the highest one")
     add("--dropout", type=types.share, help="default: 0.1; files: 0.3")
-    add("--smoothing", type=types.share, help="of labels (default: 0; files: 0.1)")
     add("--seed", type=types.seed, default=1)
     add("--output", type=pathlib.Path, default="output/translate", help="folder for the results")
     add_record(parser)
     options = parser.parse_args(argv)
     files = [options.train or options.shards, options.valid, options.test]
-    options.save_every = min(options.save_every, options.steps or options.save_every)
+    steps, luong = options.steps or 0, options.attention.startswith("luong")
+    every = options.save_every = min(options.save_every, steps or options.save_every)
     checks = {
         "give --train (or --shards), --valid and --test, or none": any(files) and not all(files),
-        "--shards needs --steps, and no --epochs": (
-            options.shards and (options.epochs or not options.steps)
-        ),
-        "--steps goes with --shards": options.steps and not options.shards,
-        f"--steps must be a multiple of --save-every, {options.save_every}": (
-            (options.steps or 0) % options.save_every
-        ),
+        "--shards needs --steps, and no --epochs": options.shards and (options.epochs or not steps),
+        "--steps goes with --shards": steps and not options.shards,
+        f"--steps must be a multiple of --save-every, {every}": steps % every,
         "--units must be even, half for each direction": (options.units or 0) % 2,
-        "--input-feeding goes with the luong attentions": (
-            options.input_feeding and not options.attention.startswith("luong")
-        ),
+        "--input-feeding goes with the luong attentions": options.input_feeding and not luong,
     }
     for message, wrong in checks.items():
         if wrong:
@@ -98,7 +85,7 @@ def parse(argv=None):
     if any(files):
         defaults = {"epochs": 8, "units": 256, "embedding": 256, "dropout": 0.3, "smoothing": 0.1}
     if options.shards:
-        defaults["epochs"] = options.steps // options.save_every
+        defaults["epochs"] = steps // every
     return types.fill(options, defaults)
 
 
@@ -128,15 +115,7 @@ def train(seed, backward, texts, tokenizers, options):
     rate = warmup_cosine(options.learning_rate, batches.steps * options.epochs, last=0.01)
     optimizer = keras.optimizers.Adam(rate, global_clipnorm=1.0)
     model.compile(optimizer, SmoothedCrossEntropy(options.smoothing))
-    model.fit(
-        batches.dataset(),
-        validation_data=valid,
-        epochs=options.epochs,
-        initial_epoch=resume.restore(model),
-        callbacks=resume.callbacks("val_loss"),
-        shuffle=False,
-        verbose=VERBOSE,
-    )
+    resume.fit(model, options.epochs, valid, "val_loss")
     resume.load_best(model)
 
     nats = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="nats")
@@ -146,30 +125,20 @@ def train(seed, backward, texts, tokenizers, options):
     weights, model = model.get_weights(), build_model(tokenizers, options)
     model.set_weights(weights)
     losses = resume.losses("val_loss")
-    return model, {
-        "seed": seed,
-        "backward": backward,
-        "max_length": longest,
-        "best_epoch": min(losses, key=losses.get) + 1,
-        "validation_perplexity": float(perplexity),
-    }
+    summary = {"seed": seed, "backward": backward, "max_length": longest}
+    summary |= {"best_epoch": min(losses, key=losses.get) + 1}
+    return model, {**summary, "validation_perplexity": float(perplexity)}
 
 
 def train_all(texts, tokenizers, options):
     """Trains the models: the model or ensemble, options of its search, translations, a summary."""
-    models, summaries = zip(
-        *(train(*member, texts, tokenizers, options) for member in types.members(options)),
-        strict=True,
-    )
+    trained = [train(*member, texts, tokenizers, options) for member in types.members(options)]
+    models, summaries = zip(*trained, strict=True)
     search = {"max_length": summaries[0]["max_length"], "beam_width": options.beam}
     model, found, judged = judge(models, summaries, texts["test"], search, options)
-    summary = {
-        "attention": options.attention + " with input feeding" * options.input_feeding,
-        "parameters": sum(x.count_params() for x in models),
-        **summaries[0],
-        **judged,
-    }
-    return model, search, found, summary
+    name = options.attention + " with input feeding" * options.input_feeding
+    summary = {"attention": name, "parameters": sum(x.count_params() for x in models)}
+    return model, search, found, {**summary, **summaries[0], **judged}
 
 
 def main(argv=None):

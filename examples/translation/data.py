@@ -63,23 +63,13 @@ def learn_subwords(lines, size, kind):
     import sentencepiece
 
     model, lines = io.BytesIO(), list(lines)
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_writer=model,
-        model_type=kind,
-        vocab_size=size,
-        # SentencePiece leaves out lines with more bytes than this. Its default is 4192.
-        max_sentence_length=max(4192, *(len(line.encode()) for line in lines)),
-        hard_vocab_limit=False,
-        character_coverage=1.0,
-        normalization_rule_name="identity",
-        add_dummy_prefix=kind != "char",
-        pad_id=PAD,
-        unk_id=UNKNOWN,
-        bos_id=START,
-        eos_id=END,
-        minloglevel=2,
-    )
+    options = {"hard_vocab_limit": False, "character_coverage": 1.0, "minloglevel": 2}
+    options |= {"normalization_rule_name": "identity", "add_dummy_prefix": kind != "char"}
+    options |= {"pad_id": PAD, "unk_id": UNKNOWN, "bos_id": START, "eos_id": END}
+    # SentencePiece leaves out lines with more bytes than this. Its default is 4192.
+    options["max_sentence_length"] = max(4192, *(len(line.encode()) for line in lines))
+    options |= {"model_type": kind, "vocab_size": size, "model_writer": model}
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), **options)
     return SentencePiece(model.getvalue())
 
 

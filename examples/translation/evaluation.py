@@ -7,6 +7,7 @@ import sys
 import keras
 import numpy as np
 
+from examples import silence
 from examples.common.files import save_figure
 from examples.common.training import DIRECTIONS, combine, write_model
 from keras_attention.plotting import plot_attention
@@ -85,7 +86,8 @@ def save(model, texts, options, arguments):
     write_model(model, output / "model.keras", [*model.tokenize(texts, found.texts)])
     if keras.backend.backend() == "tensorflow":
         path = output / "saved_model"
-        model.export_generate(path, **options)
+        with silence():  # SentencePiece logs that it normalises nothing
+            model.export_generate(path, **options)
         command = [sys.executable, "-c", PROGRAM, str(path), json.dumps(texts)]
         printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
         if json.loads(printed.splitlines()[-1]) != found.texts:

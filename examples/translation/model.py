@@ -42,9 +42,8 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         y_true = ops.one_hot(ops.cast(y_true, "int32"), y_pred.shape[-1])
-        return keras.losses.categorical_crossentropy(
-            y_true, y_pred, from_logits=True, label_smoothing=self.smoothing
-        )
+        options = {"from_logits": True, "label_smoothing": self.smoothing}
+        return keras.losses.categorical_crossentropy(y_true, y_pred, **options)
 
 
 def make_decoder(attention, units, window, feeding):

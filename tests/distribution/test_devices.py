@@ -1,5 +1,7 @@
-"""The layout map: which weights it splits, and that it finds no others."""
+"""The layout map, and what four devices that share a batch exchange and need."""
 
+import functools
+import json
 import os
 import subprocess
 import sys
@@ -8,6 +10,7 @@ import keras
 import pytest
 from keras import layers
 
+from keras_attention import LuongAttention
 from keras_attention.distribution import get_layout_map
 from tests import ROOT
 from tests.conformance.layers import CASES
@@ -52,12 +55,21 @@ def test_a_layer_is_found_by_any_name(layout_map):
     assert axes == [(None, "model"), (None, "model"), ("model",)]
 
 
+@pytest.mark.parametrize(("layer", "split"), [
+    (LuongAttention("general"), ("model", None)),
+    (LuongAttention("dot", units=8), (None, "model")),
+    (LuongAttention("dot", "local-p"), (None, "model")),
+])  # fmt: skip
+def test_a_matrix_is_split_along_the_axis_that_exchanges_least(layer, split, layout_map):
+    layer.build((2, 3, 16), (2, 5, 16))
+    assert {layout_map[x.path].axes for x in layer.weights if len(x.shape) == 2} == {split}
+
+
 def test_weights_of_other_layers_are_left_alone(layout_map):
-    inputs = keras.Input((7, 6))
+    inputs, words = keras.Input((7, 6)), keras.Input((7,))
     hidden = layers.MultiHeadAttention(2, 3)(inputs, inputs)
     hidden = layers.LayerNormalization()(layers.Dense(6)(hidden))
     hidden = layers.AdditiveAttention()([layers.Conv1D(6, 3)(hidden), inputs])
-    words = keras.Input((7,))
     embedded = layers.Embedding(9, 6, name="embedding_1")(words)
     model = keras.Model([inputs, words], [layers.BatchNormalization()(hidden), embedded])
     assert len(model.weights) > 15
@@ -79,22 +91,25 @@ def test_the_axes_of_the_mesh_are_checked(monkeypatch):
     assert len(get_layout_map(other, data_parallel_dim_name="data")) > 0
 
 
-RUN_EXAMPLE = """
-import doctest
-from keras_attention.distribution import get_layout_map
-
-(test,) = doctest.DocTestFinder().find(get_layout_map, "get_layout_map", module=False)
-for example in test.examples:
-    example.options.pop(doctest.SKIP, None)
-found = doctest.DocTestRunner().run(test)
-assert found.attempted and not found.failed
-"""
+@functools.cache
+def programs():
+    pytest.importorskip("jax", reason="JAX is not installed")
+    settings = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "4"}
+    settings["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # to compile, not to run
+    command = [sys.executable, "-m", "tests.distribution.programs"]
+    environment = {**os.environ, **settings}
+    found = subprocess.run(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    return json.loads(found.stdout)
 
 
 @pytest.mark.slow
-def test_the_example_runs_on_four_devices():
-    """Doctests of TensorFlow skip a part of it."""
-    pytest.importorskip("jax", reason="JAX is not installed")
-    settings = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "4"}
-    environment = {**os.environ, **settings}
-    subprocess.run([sys.executable, "-c", RUN_EXAMPLE], env=environment, cwd=ROOT, check=True)
+def test_devices_exchange_no_samples_and_need_little_more_than_their_share_of_memory():
+    assert {name for name, case in CASES.items() if case.first} < programs().keys()
+    found = {name: x["samples"] for name, x in programs().items() if x.get("samples")}
+    assert found.pop("reversed batch")  # the program that must
+    # 92 samples, 3 beams, 61 words; and 3 words of each beam, from which a search chooses.
+    assert found.keys() == {"search"}
+    assert {tuple(x) for x in found["search"]} == {(92 * 3, 61), (92, 3 * 3)}
+    shares = {name: x["share"] for name, x in programs().items() if "share" in x}
+    assert shares
+    assert {name: share for name, share in shares.items() if share > 0.35} == {}
