@@ -32,7 +32,8 @@ from keras_attention.text import Characters
 FORMATS = [x for x in dates.FORMATS if "/" not in x]
 FORMATS += ["{number}/{day}/{yy}", "{number:02d}/{day:02d}/{yy}", "{year}-{number:02d}-{day:02d}"]
 FORMATS += ["{nth} {month} {year}", "{month} {day} {year}", "{short} {day}, {year}"]
-FORMATS += ["{short} {nth}, {year}", "the {nth} of {month}, {year}", "the {ordinal} of {month} {year}"]
+FORMATS += ["{short} {nth}, {year}", "the {nth} of {month}, {year}"]
+FORMATS += ["the {ordinal} of {month} {year}"]
 SIZES = 40_000, 1000, 1000
 LONGEST = 15  # characters of a word and of its phones in training: 99% of them
 RECIPES = {

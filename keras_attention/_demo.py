@@ -9,7 +9,9 @@ import keras
 from keras_attention.seq2seq import Seq2Seq, TextResult
 
 EXAMPLES = "the third of May, 1998", "12/25/07"
-ADDRESS = "https://github.com/keras-attention-layers/keras-attention-layers/raw/main/models/dates.keras"
+ADDRESS = (
+    "https://github.com/keras-attention-layers/keras-attention-layers/raw/main/models/dates.keras"
+)
 SHA256 = "7630b38f4d8063341f979f085c4d1a7c70aee2197dc2612eac3bc5be1614faad"
 SHADES = " ░▒▓█", " .:*#"  # for terminals with and without Unicode
 

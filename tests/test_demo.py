@@ -49,12 +49,10 @@ def test_the_demo_loads_what_the_readme_loads():
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-def test_the_demo_prints_texts_and_shades(encoding, capfd, monkeypatch):
-    output = open(sys.__stdout__.fileno(), "w", encoding=encoding, closefd=False)
-    monkeypatch.setattr(sys, "stdout", output)
+def test_the_demo_prints_texts_and_shades(encoding, capsys):
+    sys.stdout.reconfigure(encoding=encoding)
     demo("--model", str(MODELS["dates"]))
-    output.flush()
-    lines = capfd.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
     end, dark = ("?", "[*#]") if encoding == "ascii" else ("⏎", "[▓█]")
     assert lines[:2] == ["the third of May, 1998 -> 1998-05-03", f"  the third of May, 1998{end}"]
     assert "".join(line[0] for line in lines[2:13]) == f"1998-05-03{end}"
