@@ -64,7 +64,7 @@ def test_a_package_that_keras_needs_is_missing():
 
 
 def test_the_versions_for_an_issue(capsys):
-    __main__.main()
+    __main__.main([])
     printed = capsys.readouterr().out
     assert f"keras_attention {keras_attention.__version__}, " in printed
     assert f"keras {keras.__version__}, backend {keras.backend.backend()}\n" in printed

@@ -20,7 +20,8 @@ BASE = {"_spec", "_typing", "backend"}
 LAYERS = {*BASE, "ops", "recurrence", "attention"}
 MODELS = {*BASE, "ops", "attention", "layers", "decoder", "search"}
 BELOW = {
-    "__main__": {None}, "_typing": set(), "_version": set(), "_spec": {"_typing"}, "ops": BASE,
+    "__main__": {None, "_demo"}, "_demo": {"seq2seq"},
+    "_typing": set(), "_version": set(), "_spec": {"_typing"}, "ops": BASE,
     "backend": {"_spec", "_typing"}, "distribution": {"_spec", "_typing"},
     "text": {"_spec", "_typing"},
     "alignment": {*BASE, "ops"}, "faithfulness": {*BASE, "ops"}, "recurrence": {*BASE, "ops"},

@@ -20,7 +20,13 @@ import tensorflow as tf
 from tests import ROOT, imports_of
 from tests.helpers import wait_for
 
-OTHERS = {"__init__", "serve_model", "train_on_devices", "tune_attention"}  # not in the gallery
+OTHERS = {
+    "__init__",
+    "serve_model",
+    "train_demo",
+    "train_on_devices",
+    "tune_attention",
+}  # not in the gallery
 SCRIPTS = sorted({x.stem for x in (ROOT / "examples").glob("*.py")} - OTHERS)
 ALLOWED = {"keras", "keras_attention", "matplotlib", "numpy", *sys.stdlib_module_names}
 PARTS = ["Data", "Model", "Training", "Result", "Picture"]
