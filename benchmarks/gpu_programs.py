@@ -37,7 +37,9 @@ import itertools
 import math
 import os
 import re
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,7 +53,11 @@ import keras
 import ours
 from cases import CASES, COUNTED, FORWARD, GRADIENTS, bts
 from harness import print_table
+from jax._src.interpreters import mlir
+from jax._src.lib import xla_client
 from jax.experimental import topologies
+from jaxlib._hlo import hlo_module_from_text
+from jaxlib.mlir import ir
 from steps import build, pure
 
 from keras_attention import BahdanauAttention, DecoderStack, LuongAttention
@@ -109,16 +115,42 @@ class Line(NamedTuple):
     text: str
 
 
-def compiled(function, *arguments):
-    """The program of a function for an H100; the arguments only give shapes and dtypes."""
+def lowered(function, *arguments):
+    """A function, lowered for an H100; the arguments only give shapes and dtypes."""
     topology = topologies.get_topology_desc("h100", "cuda", target_config=H100, topology="1x1x1")
     options = {"sharding": jax.sharding.SingleDeviceSharding(topology.devices[0])}
     specs = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, **options), arguments)
-    return jax.jit(function).lower(*specs).compile()
+    return jax.jit(function, keep_unused=True).lower(*specs)
+
+
+def compiled(function, *arguments):
+    return lowered(function, *arguments).compile()
+
+
+def compiled_for_tensorflow(program):
+    """Compile what TensorFlow would give to XLA, in place of a function of the same shapes."""
+    text = xla_client.XlaComputation(program).get_hlo_module().to_string()
+    # JAX's compiler takes no copies, of which loops of plain code have some.
+    module = hlo_module_from_text(text.replace(" copy(", " reshape("))
+    computation = xla_client.XlaComputation(module.as_serialized_hlo_module_proto())
+    shapes = computation.program_shape()
+    results = shapes.result_shape()
+    arguments, results = (
+        [jax.ShapeDtypeStruct(x.dimensions(), x.numpy_dtype()) for x in xs]
+        for xs in (shapes.parameter_shapes(), results.tuple_shapes() if results.is_tuple() else [results])
+    )
+    function = lowered(lambda *_: [jax.numpy.zeros(x.shape, x.dtype) for x in results], *arguments)
+    with mlir.make_ir_context():
+        text = xla_client._xla.mlir.xla_computation_to_mlir_module(computation)
+        function._lowering._hlo = ir.Module.parse(text)
+    return function.compile()
 
 
 def count(function, *arguments):
-    program = compiled(function, *arguments)
+    return count_program(compiled(function, *arguments))
+
+
+def count_program(program):
     found = total(*read(program.as_text()))
     return found._replace(temporaries=program.memory_analysis().temp_size_in_bytes)
 
@@ -272,6 +304,19 @@ def both(name, kind):
     counted = count_step if kind == STEP else count
     pairs = program(build(name), kind), program(build(name, "plain JAX"), kind, False)
     return [counted(run, *specs) for run, specs in pairs]
+
+
+def traced(python, names):
+    """Let another Python, with TensorFlow, trace cases; return a function like `both`."""
+    folder = tempfile.mkdtemp()
+    command = [python, str(Path(__file__).with_name("tensorflow_programs.py")), folder, *names]
+    subprocess.run(command, check=True)
+
+    def pair(name, kind):
+        paths = (Path(folder, f"{name}, {kind}, {peer}") for peer in (None, "plain Keras"))
+        return [count_program(compiled_for_tensorflow(x.read_bytes())) for x in paths]
+
+    return pair
 
 
 def print_sizes():

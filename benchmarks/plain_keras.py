@@ -5,7 +5,7 @@
 
 import keras
 import ours
-from keras import layers, ops
+from keras import layers, ops, tree
 from steps import Computation, Step
 
 from keras_attention import BiDAFAttentionFlow
@@ -60,36 +60,63 @@ def bag(batch, steps, features, units):
     return Computation(model, model.trainable_weights, [(batch, steps, features)])
 
 
-class ProjectingCell(layers.Layer):
-    """Attention as it is often written: in the cell, keys projected at every step."""
+class AttendingCell(layers.Layer):
+    """Attention as it is often written: in a cell. It sees the memory of its `decoder`."""
 
-    def __init__(self, cell):
+    def __init__(self, cell, attention, length, projects):
         super().__init__()
-        self.cell, self.state_size, self.output_size = cell, [cell.units], cell.units
+        self.cell, self.attention, self.projects = cell, attention, projects
+        self.units = self.output_size = tree.flatten(cell.state_size)[0]
+        more = {"Luong, fed": [self.units], "location-sensitive": [length]}
+        self.state_size = [*tree.flatten(cell.state_size), *more.get(attention, [])]
 
     def build(self, shape):
-        units = self.cell.units
-        self.query_kernel = self.add_weight((units, units))
-        self.key_kernel = self.add_weight((units, units))
-        self.score_vector = self.add_weight((units,))
+        units, located = self.units, self.attention == "location-sensitive"
+        shapes = {"key_kernel": (units, units), "query_kernel": (units, units), "vector": (units,)}
+        if self.attention == "Luong, fed":
+            shapes = {"key_kernel": (units, units), "output_kernel": (2 * units, units)}
+        shapes |= {"filters": (31, 1, 32), "filter_kernel": (32, units)} if located else {}
+        for name, of_weight in shapes.items():
+            setattr(self, name, self.add_weight(of_weight))
         self.cell.build((shape[0], shape[1] + units))
 
+    def project(self):
+        return ops.einsum("btd,du->btu", self.memory, self.key_kernel)
+
     def call(self, x, states, training=None):
-        query = ops.expand_dims(ops.matmul(states[0], self.query_kernel), 1)
-        key = ops.einsum("btd,du->btu", self.memory, self.key_kernel)
-        weights = ops.softmax(ops.sum(self.score_vector * ops.tanh(query + key), -1))
-        context = ops.einsum("bt,btd->bd", weights, self.memory)
-        return self.cell(ops.concatenate([x, context], -1), states)
+        key, state = self.project() if self.projects else self.key, states[-1]
+        if self.attention == "Luong, fed":
+            nested = tree.pack_sequence_as(self.cell.state_size, states[:-1])
+            hidden, new = self.cell(ops.concatenate([x, state], -1), nested)
+            context, _ = self.attend(ops.einsum("btd,bd->bt", key, hidden))
+            both = ops.concatenate([context, hidden], -1)
+            output = ops.tanh(ops.matmul(both, self.output_kernel))
+            return output, [*tree.flatten(new), output]
+        pairs = ops.expand_dims(ops.matmul(states[0], self.query_kernel), 1) + key
+        if self.attention == "location-sensitive":
+            features = ops.conv(ops.expand_dims(state, -1), self.filters, padding="same")
+            pairs += ops.einsum("btf,fu->btu", features, self.filter_kernel)
+        context, weights = self.attend(ops.sum(self.vector * ops.tanh(pairs), -1))
+        hidden, new = self.cell(ops.concatenate([x, context], -1), states[:1])
+        return hidden, [*new, *(x + weights for x in states[1:])]
+
+    def attend(self, scores):
+        weights = ops.softmax(scores)
+        return ops.einsum("bt,btd->bd", weights, self.memory), weights
 
 
-def decoder(batch, steps, units, **_):
-    cell, shape = ProjectingCell(layers.GRUCell(units)), (batch, steps, units)
-    rnn = layers.RNN(cell, return_sequences=True)
+def decoder(batch, steps, units, attention, cell="GRU", layers=1, projects=False, **_):
+    kind = {"GRU": keras.layers.GRUCell, "LSTM": keras.layers.LSTMCell}[cell]
+    cells = [kind(units) for _ in range(layers)]
+    cell = keras.layers.StackedRNNCells(cells) if layers > 1 else cells[0]
+    cell, shape = AttendingCell(cell, attention, steps, projects), (batch, steps, units)
+    rnn = keras.layers.RNN(cell, return_sequences=True)
     rnn.build(shape)
 
-    def function(x, memory):
+    def function(x, memory, training=True):
         cell.memory = memory
-        return rnn(x, training=True)
+        cell.key = cell.project()
+        return rnn(x, training=training)
 
     return Computation(function, rnn.trainable_weights, [shape, shape])
 

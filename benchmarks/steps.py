@@ -101,7 +101,7 @@ def tensorflow_step(function, weights, inputs, mode, backward):
         for x in results:
             x[(0,) * len(x.shape)].numpy()  # reading one number waits for the tensor
 
-    return Step(lambda: run(*inputs), wait)
+    return Step(functools.partial(run, *inputs), wait)
 
 
 def jax_step(function, weights, inputs, mode, backward):

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import math
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import keras
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend.context import Compiling, Device, ExecutionContext
 from keras_attention.backend.operations import exact_operations
-from keras_attention.backend.structures import Body, Function, leaves, unflatten_as
+from keras_attention.backend.structures import Body, Function, leaves, scan_packed, unflatten_as
 from keras_attention.backend.structures import unroll as _unroll
 
 __all__ = ["DIFFERENTIATES_LOOPS", "SEED_DTYPE", "SORTS_FAST", "UNROLLS_WITH_MASK", "ops"]
@@ -139,42 +138,10 @@ def scan(
     """Call `carry, outputs = body(carry, inputs[t])` for every t."""
     if unroll:
         return _unroll(body, carry, inputs, reverse)
+    run = functools.partial(ops.scan, reverse=reverse)
     if all_needed and _device() == "gpu":
-        return _scan_packed(body, carry, inputs, reverse)
-    return ops.scan(body, carry, inputs, reverse=reverse)
-
-
-def _scan_packed(body, carry, inputs, reverse):
-    """Run a loop with few outputs: on a GPU, each output of a step is a kernel of its own."""
-    structure = []
-
-    def packed(carry, x):
-        carry, outputs = body(carry, x)
-        structure[:] = [outputs]
-        return carry, [
-            jnp.concatenate([jnp.reshape(x, (x.shape[0], -1)) for x in group], axis=1)
-            if len(group) > 1
-            else group[0]
-            for group in _groups(outputs)
-        ]
-
-    carry, results = ops.scan(packed, carry, inputs, reverse=reverse)
-    unpacked = {}
-    for x, group in zip(results, _groups(structure[0]), strict=True):
-        start = 0
-        for one in group:
-            size = math.prod(one.shape[1:])
-            part = x if len(group) == 1 else x[:, :, start : start + size]
-            unpacked[id(one)], start = jnp.reshape(part, (x.shape[0], *one.shape)), start + size
-    return carry, unflatten_as(structure[0], [unpacked[id(x)] for x in leaves(structure[0])])
-
-
-def _groups(outputs):
-    """List the tensors, each once, in groups of one dtype and one first size."""
-    groups = {}
-    for x in {id(x): x for x in leaves(outputs)}.values():
-        groups.setdefault((x.dtype, x.shape[:1]), []).append(x)
-    return list(groups.values())
+        return scan_packed(run, body, carry, inputs)
+    return run(body, carry, inputs)
 
 
 def run_loop(function: Function, *tensors: Tensor) -> Nested:

@@ -16,7 +16,8 @@ import tensorflow as tf
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend.context import Compiling, Device, ExecutionContext, current_compiling
 from keras_attention.backend.operations import exact_operations
-from keras_attention.backend.structures import Body, Function, flat_index, leaves, unflatten_as
+from keras_attention.backend.structures import Body, Function, flat_index, leaves, scan_packed
+from keras_attention.backend.structures import unflatten_as
 from keras_attention.backend.structures import unroll as _unroll
 
 __all__ = ["DIFFERENTIATES_LOOPS", "SEED_DTYPE", "SORTS_FAST", "UNROLLS_WITH_MASK", "ops"]
@@ -235,6 +236,9 @@ def scan(
     """
     if unroll or tf.executing_eagerly():
         return _unroll(body, carry, inputs, reverse)
+    if all_needed and _device() == "gpu" and capture_compiling().by_caller:
+        options = {"reverse": reverse, "steps": steps, "differentiated": differentiated}
+        return scan_packed(functools.partial(scan, **options), body, carry, inputs)
     first = leaves(inputs)
     size: Tensor = tf.shape(first[0])[0]
     limit: Tensor = size if steps is None else steps
