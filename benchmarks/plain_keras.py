@@ -81,7 +81,7 @@ class AttendingCell(layers.Layer):
         self.cell.build((shape[0], shape[1] + units))
 
     def project(self):
-        return ops.einsum("btd,du->btu", self.memory, self.key_kernel)
+        return ops.matmul(self.memory, self.key_kernel)
 
     def call(self, x, states, training=None):
         key, state = self.project() if self.projects else self.key, states[-1]
