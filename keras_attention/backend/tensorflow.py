@@ -27,6 +27,7 @@ __all__ += ["compile_function", "jit", "may_compile", "run_compiled", "run_trace
 __all__ += ["compiles_each_shape", "cond", "custom_vjp", "repeat", "run_loop", "scan", "vjp"]
 __all__ += ["differentiate_as", "gather_rows", "linearize", "optimization_barrier", "run_after"]
 __all__ += ["batched_matmul", "kernel_gradient", "project", "scatter_add", "two_sums"]
+__all__ += ["vectorized_gradients"]
 
 ops: Any = exact_operations(tf, "")
 # The integer dtype of a seed of `keras.random`.
@@ -382,6 +383,29 @@ def vjp(
     zero = tf.UnconnectedGradients.ZERO
     gradients = tape.gradient(leaves(outputs), leaves(inputs), leaves(grad_output), zero)
     return unflatten_as(inputs, map(tf.convert_to_tensor, gradients)), more
+
+
+def vectorized_gradients(
+    function: Function, weights: list[Tensor], grad_output: Nested, tensors: tuple[Nested, ...]
+) -> list[Tensor]:
+    """Sum the gradients of the weights of a function of one step over all steps.
+
+    The steps are computed side by side. TensorFlow cannot vectorize a function that has gradients
+    of its own, so it vectorizes these gradients.
+
+    Args:
+        function: `function(weights, *tensors of one step)` returns the results of this step.
+        weights: floating-point tensors.
+        grad_output: the gradients of the results of all steps, `(T, ...)`.
+        tensors: the other arguments of all steps, `(T, ...)` in any nesting.
+    """
+    arguments = grad_output, tensors
+
+    def of_step(x):
+        grad_output, tensors = unflatten_as(arguments, x)
+        return vjp(lambda x: (function(x, *tensors), None), (weights,), grad_output)[0][0]
+
+    return [ops.sum(x, axis=0) for x in tf.vectorized_map(of_step, leaves(arguments))]
 
 
 def differentiate_as(
