@@ -61,44 +61,42 @@ def bag(batch, steps, features, units):
 
 
 class AttendingCell(layers.Layer):
-    """Attention as it is often written: in a cell. It sees the memory of its `decoder`."""
+    """Attention as it is often written, in a cell, of a memory and keys that `decoder` sets."""
 
-    def __init__(self, cell, attention, length, projects):
+    def __init__(self, cell, attention, length):
         super().__init__()
-        self.cell, self.attention, self.projects = cell, attention, projects
-        self.units = self.output_size = tree.flatten(cell.state_size)[0]
-        more = {"Luong, fed": [self.units], "location-sensitive": [length]}
-        self.state_size = [*tree.flatten(cell.state_size), *more.get(attention, [])]
+        self.cell, self.fed = cell, attention == "Luong, fed"
+        self.located = attention == "location-sensitive"
+        sizes = tree.flatten(cell.state_size)
+        self.output_size = sizes[0]
+        self.state_size = [*sizes, *sizes[:1] * self.fed, *[length] * self.located]
 
     def build(self, shape):
-        units, located = self.units, self.attention == "location-sensitive"
-        shapes = {"key_kernel": (units, units), "query_kernel": (units, units), "vector": (units,)}
-        if self.attention == "Luong, fed":
-            shapes = {"key_kernel": (units, units), "output_kernel": (2 * units, units)}
-        shapes |= {"filters": (31, 1, 32), "filter_kernel": (32, units)} if located else {}
-        for name, of_weight in shapes.items():
-            setattr(self, name, self.add_weight(of_weight))
-        self.cell.build((shape[0], shape[1] + units))
-
-    def project(self):
-        return ops.matmul(self.memory, self.key_kernel)
+        n = self.output_size
+        shapes = [(n, n), (2 * n, n)] if self.fed else [(n, n), (n, n), (n,)]
+        shapes += [(31, 1, 32), (32, n)] * self.located
+        self.key_kernel, *self.kernels = map(self.add_weight, shapes)
+        self.cell.build((shape[0], shape[1] + n))
 
     def call(self, x, states, training=None):
-        key, state = self.project() if self.projects else self.key, states[-1]
-        if self.attention == "Luong, fed":
-            nested = tree.pack_sequence_as(self.cell.state_size, states[:-1])
-            hidden, new = self.cell(ops.concatenate([x, state], -1), nested)
+        key = self.project() if self.key is None else self.key
+        if self.fed:
+            below = tree.pack_sequence_as(self.cell.state_size, states[:-1])
+            hidden, new = self.cell(ops.concatenate([x, states[-1]], -1), below)
             context, _ = self.attend(ops.einsum("btd,bd->bt", key, hidden))
-            both = ops.concatenate([context, hidden], -1)
-            output = ops.tanh(ops.matmul(both, self.output_kernel))
-            return output, [*tree.flatten(new), output]
-        pairs = ops.expand_dims(ops.matmul(states[0], self.query_kernel), 1) + key
-        if self.attention == "location-sensitive":
-            features = ops.conv(ops.expand_dims(state, -1), self.filters, padding="same")
-            pairs += ops.einsum("btf,fu->btu", features, self.filter_kernel)
-        context, weights = self.attend(ops.sum(self.vector * ops.tanh(pairs), -1))
+            fed = ops.tanh(ops.matmul(ops.concatenate([context, hidden], -1), *self.kernels))
+            return fed, [*tree.flatten(new), fed]
+        query_kernel, vector, *filters = self.kernels
+        pairs = ops.expand_dims(ops.matmul(states[0], query_kernel), 1) + key
+        if self.located:
+            seen = ops.conv(ops.expand_dims(states[1], -1), filters[0], padding="same")
+            pairs += ops.einsum("btf,fu->btu", seen, filters[1])
+        context, weights = self.attend(ops.sum(vector * ops.tanh(pairs), -1))
         hidden, new = self.cell(ops.concatenate([x, context], -1), states[:1])
         return hidden, [*new, *(x + weights for x in states[1:])]
+
+    def project(self):
+        return ops.einsum("btd,du->btu", self.memory, self.key_kernel)
 
     def attend(self, scores):
         weights = ops.softmax(scores)
@@ -106,17 +104,18 @@ class AttendingCell(layers.Layer):
 
 
 def decoder(batch, steps, units, attention, cell="GRU", layers=1, projects=False, **_):
+    """`projects`: at every step, instead of once."""
     kind = {"GRU": keras.layers.GRUCell, "LSTM": keras.layers.LSTMCell}[cell]
-    cells = [kind(units) for _ in range(layers)]
-    cell = keras.layers.StackedRNNCells(cells) if layers > 1 else cells[0]
-    cell, shape = AttendingCell(cell, attention, steps, projects), (batch, steps, units)
+    cell = keras.layers.StackedRNNCells([kind(units) for _ in range(layers)])
+    cell = cell if layers > 1 else cell.cells[0]
+    cell, shape = AttendingCell(cell, attention, steps), (batch, steps, units)
     rnn = keras.layers.RNN(cell, return_sequences=True)
     rnn.build(shape)
 
-    def function(x, memory, training=True):
-        cell.memory = memory
-        cell.key = cell.project()
-        return rnn(x, training=training)
+    def function(x, memory):
+        cell.memory, cell.key = memory, None
+        cell.key = None if projects else cell.project()
+        return rnn(x, training=True)
 
     return Computation(function, rnn.trainable_weights, [shape, shape])
 

@@ -77,9 +77,7 @@ def unroll(body: Body, carry: Nested, inputs: Nested, reverse: bool) -> tuple[Ne
     return carry, unflatten_as(collected[0], [keras.ops.stack(column) for column in columns])
 
 
-def scan_packed(
-    scan: Function, body: Body, carry: Nested, inputs: Nested
-) -> tuple[Nested, Nested]:
+def scan_packed(scan: Function, body: Body, carry: Nested, inputs: Nested) -> tuple[Nested, Nested]:
     """Call a `scan` with few outputs: on a GPU, each output of a step is a kernel of its own.
 
     Outputs `(B, ...)` of one dtype and of known features become one tensor, `(B, features)`.

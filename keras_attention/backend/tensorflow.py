@@ -5,6 +5,7 @@
 
 import contextlib
 import functools
+import itertools
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
@@ -390,8 +391,9 @@ def vectorized_gradients(
 ) -> list[Tensor]:
     """Sum the gradients of the weights of a function of one step over all steps.
 
-    The steps are computed side by side. TensorFlow cannot vectorize a function that has gradients
-    of its own, so it vectorizes these gradients.
+    The steps are computed side by side, unless a step has a loop, which XLA could not compile then.
+    TensorFlow cannot vectorize a function that has gradients of its own, so it vectorizes these
+    gradients.
 
     Args:
         function: `function(weights, *tensors of one step)` returns the results of this step.
@@ -400,12 +402,21 @@ def vectorized_gradients(
         tensors: the other arguments of all steps, `(T, ...)` in any nesting.
     """
     arguments = grad_output, tensors
+    flat = leaves(arguments)
 
     def of_step(x):
         grad_output, tensors = unflatten_as(arguments, x)
         return vjp(lambda x: (function(x, *tensors), None), (weights,), grad_output)[0][0]
 
-    return [ops.sum(x, axis=0) for x in tf.vectorized_map(of_step, leaves(arguments))]
+    specs = [tf.TensorSpec(x.shape[1:], x.dtype) for x in flat]
+    step = tf.function(of_step, autograph=False).get_concrete_function(specs)
+    if not _has_loops(step.graph.as_graph_def()):
+        return [ops.sum(x, axis=0) for x in tf.vectorized_map(step, flat)]
+
+    def add(totals, x):
+        return [*map(ops.add, totals, step(x))], None
+
+    return scan(add, [*map(ops.zeros_like, weights)], flat, differentiated=False)[0]
 
 
 def differentiate_as(
@@ -554,6 +565,11 @@ def _has_xla():
 @functools.cache
 def _device() -> Device:
     return "gpu" if tf.config.get_visible_devices("GPU") else "cpu"
+
+
+def _has_loops(graph):
+    nodes = itertools.chain(graph.node, *(x.node_def for x in graph.library.function))
+    return any(x.op in ("While", "StatelessWhile") for x in nodes)
 
 
 def _is_loop(graph):

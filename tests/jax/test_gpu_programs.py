@@ -16,4 +16,6 @@ from tests import ROOT
 )
 def test_limits():
     command = [sys.executable, "benchmarks/gpu_programs.py", "--check"]
+    if importlib.util.find_spec("tensorflow") is not None:
+        command += ["--tensorflow", sys.executable]
     subprocess.run(command, cwd=ROOT, check=True)
