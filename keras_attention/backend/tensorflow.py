@@ -17,8 +17,14 @@ import tensorflow as tf
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend.context import Compiling, Device, ExecutionContext, current_compiling
 from keras_attention.backend.operations import exact_operations
-from keras_attention.backend.structures import Body, Function, flat_index, leaves, scan_packed
-from keras_attention.backend.structures import unflatten_as
+from keras_attention.backend.structures import (
+    Body,
+    Function,
+    flat_index,
+    leaves,
+    scan_packed,
+    unflatten_as,
+)
 from keras_attention.backend.structures import unroll as _unroll
 
 __all__ = ["DIFFERENTIATES_LOOPS", "SEED_DTYPE", "SORTS_FAST", "UNROLLS_WITH_MASK", "ops"]
