@@ -107,11 +107,11 @@ Line = collections.namedtuple("Line", "name kind shapes operands text")
 
 
 def lowered(function, *arguments):
-    """A function, lowered for an H100; the arguments only give shapes and dtypes."""
+    """A jitted function, lowered for an H100; the arguments only give shapes and dtypes."""
     topology = topologies.get_topology_desc("h100", "cuda", target_config=H100, topology="1x1x1")
     options = {"sharding": jax.sharding.SingleDeviceSharding(topology.devices[0])}
     specs = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, **options), arguments)
-    return jax.jit(function, keep_unused=True).lower(*specs)
+    return function.lower(*specs)
 
 
 def compiled_for_tensorflow(program):
@@ -124,7 +124,7 @@ def compiled_for_tensorflow(program):
     result, shapes = shape.result_shape(), shape.parameter_shapes()
     outputs = len(result.tuple_shapes()) if result.is_tuple() else 1
     arguments = [jax.ShapeDtypeStruct(x.dimensions(), x.numpy_dtype()) for x in shapes]
-    same = lowered(lambda *_: [0.0] * outputs, *arguments)
+    same = lowered(jax.jit(lambda *_: [0.0] * outputs, keep_unused=True), *arguments)
     with mlir.make_ir_context():
         text = xla_client._xla.mlir.xla_computation_to_mlir_module(computation)
         same._lowering._hlo = ir.Module.parse(text)
