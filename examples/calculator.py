@@ -118,12 +118,10 @@ assert right.mean() > 0.9, "The model should calculate at least 90% of the resul
 # :py:obj:`keras_attention.plotting.plot_attention`. The rows are the digits in the order in which
 # they are written.
 n = int(np.argmax(right))
-figure = plot_attention(
-    found.weights[n, : len(predictions[n]), : len(sources[test][n])],
-    list(sources[test][n]),
-    list(predictions[n][::-1]),
-    title=f"What the decoder reads while it writes {sources[test][n]} = {predictions[n]}",
-)
+read, written = str(sources[test][n]), str(predictions[n])
+weights = found.weights[n, : len(written), : len(read)]
+title = f"What the decoder reads while it writes {read} = {written}"
+figure = plot_attention(weights, [*read], [*written[::-1]], title=title)
 figure.axes[0].set(xlabel="characters that it reads", ylabel="digits that it writes")
 PICTURE.parent.mkdir(parents=True, exist_ok=True)
 figure.savefig(PICTURE)

@@ -102,10 +102,8 @@ variants = {
 # sentences.
 written = {}
 for title, (model, extra) in variants.items():
-    source, target = (
-        keras.utils.pad_sequences(vocabulary.encode_targets(texts, extra), padding="post")
-        for texts in (sales, endings)
-    )
+    ids = (vocabulary.encode_targets(texts, extra) for texts in (sales, endings))
+    source, target = (keras.utils.pad_sequences(x, padding="post") for x in ids)
     model.compile(keras.optimizers.Adam(LEARNING_RATE))
     model.fit(source[train], target[train], epochs=EPOCHS, batch_size=BATCH_SIZE, verbose=2)
     found = model.generate(source[test], max_length=8)
@@ -130,12 +128,8 @@ assert right.mean() > 0.9, "The pointer should copy at least 90% of new names."
 # The weights of the first new sentence, drawn by
 # :py:obj:`keras_attention.plotting.plot_attention`. Where the model copies, the weights in a row
 # are the probabilities of the words of the sentence.
-figure = plot_attention(
-    found.weights[0, : len(texts[0]), : len(sales[test][0])],
-    sales[test][0],
-    texts[0],
-    title="What the decoder reads while it writes",
-)
+read, written, title = sales[test][0], texts[0], "What the decoder reads while it writes"
+figure = plot_attention(found.weights[0, : len(written), : len(read)], read, written, title=title)
 PICTURE.parent.mkdir(parents=True, exist_ok=True)
 figure.savefig(PICTURE)
 print(f"The picture is in {PICTURE}.")

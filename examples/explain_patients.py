@@ -67,9 +67,8 @@ model = keras.Model([inputs, valid], retain(inputs, mask=valid))
 # Only the risk is given. Nobody tells the model which visit or which code decides.
 loss = keras.losses.BinaryCrossentropy(from_logits=True)
 model.compile(keras.optimizers.Adam(LEARNING_RATE), loss)
-model.fit(
-    [visits[train], mask[train]], labels[train], batch_size=BATCH_SIZE, epochs=EPOCHS, verbose=2
-)
+options = {"batch_size": BATCH_SIZE, "epochs": EPOCHS, "verbose": 2}
+model.fit([visits[train], mask[train]], labels[train], **options)
 
 # %%
 # Result

@@ -138,12 +138,9 @@ assert right["two memories"] > right["one memory"], "Two memories should help."
 # :py:obj:`keras_attention.plotting.plot_attention`. Each row has the weights of both attentions.
 n = int(np.argmax([len(form) for form in written[:20]]))
 word, of_word, form = words[test][n], features[test][n], written[n]
-figure = plot_attention(
-    np.concatenate([found.weights[0][n, :, : len(word)], found.weights[1][n]], axis=1)[: len(form)],
-    [*word, *of_word],
-    [*form],
-    title="What the decoder reads while it writes",
-)
+weights = np.concatenate([found.weights[0][n, :, : len(word)], found.weights[1][n]], axis=1)
+title = "What the decoder reads while it writes"
+figure = plot_attention(weights[: len(form)], [*word, *of_word], [*form], title=title)
 PICTURE.parent.mkdir(parents=True, exist_ok=True)
 figure.savefig(PICTURE)
 print(f"The picture is in {PICTURE}.")

@@ -69,9 +69,8 @@ def decode(value):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    kind = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=kind)
     parser.add_argument("path", help="folder of a SavedModel")
     parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 serves other machines")
     parser.add_argument("--port", type=int, default=8000)

@@ -59,14 +59,11 @@ def make_distribution(split, processes):
 def build():
     keras.utils.set_random_seed(0)  # all processes draw the same weights
     gru = keras.layers.Bidirectional(keras.layers.GRU(UNITS, return_sequences=True))
-    model = Seq2Seq(
-        RecurrentEncoder(keras.layers.Embedding(SIZE, UNITS, name="source_embedding"), gru),
-        AttentionRNN(keras.layers.GRUCell(2 * UNITS), BahdanauAttention(UNITS)),
-        keras.layers.Embedding(SIZE, UNITS, name="target_embedding"),
-        keras.layers.Dense(SIZE, name="logits"),
-        start_token=START,
-        end_token=END,
-    )
+    encoder = RecurrentEncoder(keras.layers.Embedding(SIZE, UNITS, name="source_embedding"), gru)
+    decoder = AttentionRNN(keras.layers.GRUCell(2 * UNITS), BahdanauAttention(UNITS))
+    embedding = keras.layers.Embedding(SIZE, UNITS, name="target_embedding")
+    head = keras.layers.Dense(SIZE, name="logits")
+    model = Seq2Seq(encoder, decoder, embedding, head, START, END)
     model.compile(keras.optimizers.Adam(0.003))
     ids = keras.Input((None,), dtype="int32")
     model((ids, ids))  # makes the weights
@@ -86,9 +83,8 @@ def save(model, path):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    kind = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=kind)
     parser.add_argument("--model-parallel", type=int, default=1, metavar="N")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--output", type=pathlib.Path, default="output/train_on_devices")

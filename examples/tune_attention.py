@@ -60,15 +60,11 @@ def build(hp):
     keras.utils.set_random_seed(SEED)  # so that a trial that begins again finds the same
     attention = attention_space(hp, units=[32, 64, 128], dropout=[0.0, 0.1, 0.2, 0.3])
     units, size = hp.Choice("units", [32, 64, 128]), len(CHARACTERS) + 1
-    gru = keras.layers.GRU(units // 2, return_sequences=True)
-    model = Seq2Seq(
-        RecurrentEncoder(keras.layers.Embedding(size, 32), keras.layers.Bidirectional(gru)),
-        AttentionRNN(keras.layers.GRUCell(units), attention),
-        target_embedding=keras.layers.Embedding(size, 32),
-        head=keras.layers.Dense(size),
-        start_token=START,
-        end_token=END,
-    )
+    gru = keras.layers.Bidirectional(keras.layers.GRU(units // 2, return_sequences=True))
+    encoder = RecurrentEncoder(keras.layers.Embedding(size, 32), gru)
+    decoder = AttentionRNN(keras.layers.GRUCell(units), attention)
+    embedding, head = keras.layers.Embedding(size, 32), keras.layers.Dense(size)
+    model = Seq2Seq(encoder, decoder, embedding, head, START, END)
     rate = hp.Float("learning_rate", 1e-3, 1e-2, sampling="log")
     metrics = ["accuracy", whole_dates]
     model.compile(keras.optimizers.Adam(rate), metrics=metrics, jit_compile=False)
@@ -79,16 +75,10 @@ def build(hp):
 
 def main():
     train, valid, test = make_dates()
-    tuner = keras_tuner.BayesianOptimization(
-        build,
-        objective="val_accuracy",
-        max_trials=TRIALS,
-        num_initial_points=3,
-        seed=SEED,
-        directory=FOLDER.parent,
-        project_name=FOLDER.name,
-        max_consecutive_failed_trials=1,  # the first failure ends the search
-    )
+    limits = {"max_trials": TRIALS, "max_consecutive_failed_trials": 1}  # a failure ends the search
+    place = {"directory": FOLDER.parent, "project_name": FOLDER.name}
+    options = {"num_initial_points": 3, "seed": SEED, **limits, **place}
+    tuner = keras_tuner.BayesianOptimization(build, "val_accuracy", **options)
     options = {"epochs": EPOCHS, "batch_size": BATCH_SIZE}
     tuner.search(*train, validation_data=valid, **options, verbose=2)
     trials = completed_trials(tuner)  # the best one first

@@ -1,5 +1,6 @@
 """The folders mirror the package. `conformance` holds the one table of layers."""
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,16 @@ def fast(values, only, slow=1):
     marks = [pytest.mark.slow if n < slow else pytest.mark.exhaustive for n in range(len(rest))]
     marked = iter(pytest.param(x, marks=mark) for x, mark in zip(rest, marks, strict=True))
     return [x if x in only else next(marked) for x in values]
+
+
+def imports_of(path):
+    """The modules that a file imports, in functions too, each with a name taken from it or None."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from ((node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
 
 
 class Killed(Exception):

@@ -11,29 +11,20 @@ XLA = BACKEND != "torch"  # whether XLA compiles for this backend
 
 # On JAX and PyTorch the layers of Keras round float64, which would hide whether ours do.
 if BACKEND != "tensorflow":
-    held = (
-        keras.layers.Dense,
-        keras.layers.GRUCell,
-        keras.layers.LSTMCell,
-        keras.layers.SimpleRNNCell,
-    )
-    others = keras.layers.Attention.call, keras.layers.AdditiveAttention.build
-    for function in (*(layer.call for layer in held), *others, keras.activations.tanh):
+    held = "Dense", "GRUCell", "LSTMCell", "SimpleRNNCell", "Attention", "AdditiveAttention"
+    for function in (*(getattr(keras.layers, x).build for x in held), keras.activations.tanh):
         function.__globals__["ops"] = exact
 
 
 def tensor(x, dtype=None):
-    """A tensor of the dtype of an array."""
     return ops.convert_to_tensor(x, dtype or keras.backend.standardize_dtype(x.dtype))
 
 
 def dtypes(*tensors):
-    """The names of their dtypes."""
     return [keras.backend.standardize_dtype(x.dtype) for x in tensors]
 
 
 def only_on(*backends, reason):
-    """A mark that skips a test on other backends."""
     skipped = BACKEND not in backends
     return pytest.mark.skipif(skipped, reason=f"{' and '.join(backends)} only: {reason}")
 
@@ -52,7 +43,6 @@ def compiled(function, jit=True):
 
 
 def graphs(graph):
-    """A graph of TensorFlow and the graphs of the functions that it calls."""
     return [graph, *(graph._get_function(name).graph for name in graph._functions)]
 
 

@@ -11,6 +11,8 @@ if os.environ.get("KERAS_BACKEND") == "jax":
 
 import pytest
 
+from tests.browser import browser  # noqa: F401
+
 # Modules that run on TensorFlow only, and why. `tests/jax` runs on JAX only.
 TENSORFLOW_ONLY = {
     "conformance/test_formats.py": "SavedModel, ONNX and LiteRT are exported from TensorFlow",
@@ -64,11 +66,10 @@ def _few_programs():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Divides the cases of every `each_value` test.
+    """Divides the cases of every `each_value` test, as pyproject.toml says.
 
-    The default run has every value of every parameter, but for the values that are marked slow. The
-    slow tests have the case with the most new values, or `each_value(slow=n)` cases; the remaining
-    ones are `exhaustive`.
+    Values that are marked slow are not in the default run. The slow case is that with most new
+    values.
     """
     tests = {}
     for item in items:

@@ -41,7 +41,6 @@ def numpy(x):
 
 
 def rounded(x, dtype):
-    """The nearest numbers that `dtype` holds, as float64."""
     dtype = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
     return np.asarray(x).astype(dtype).astype("float64")
 
@@ -51,7 +50,6 @@ def normal(seed, *shape, dtype="float64"):
 
 
 def selected(x, mask, axis):
-    """Selects the entries of x where a mask is True. The first axis of the mask is `axis` of x."""
     shape = x.shape
     x = keras.ops.reshape(x, (*shape[:axis], mask.size, *shape[axis + mask.ndim :]))
     return keras.ops.take(x, np.flatnonzero(mask), axis=axis)
@@ -62,7 +60,6 @@ def lengths_mask(lengths, steps):
 
 
 def wait_for(happened, seconds=120):
-    """Waits until `happened()` is true."""
     deadline = time.monotonic() + seconds
     while not happened() and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -73,9 +70,9 @@ def tolerance(expected, dtype="float64", times=1, before=0.5):
     """The tolerances of `numpy.testing.assert_allclose` for numbers of a dtype or dtype policy.
 
     In half precision the last operation errs by up to one unit in the last place of each number,
-    because some processors cut a product where others round it. The operations before it err by
-    such units of other numbers, together by up to `before` units of the largest number: half a unit
-    after the four or so of a layer, whose signs differ. `times` multiplies the other tolerances.
+    because some processors cut a product where others round it. Those before it err by up to
+    `before` units of the largest number: half a unit after the four or so of a layer.
+    `times` multiplies the other tolerances.
     """
     dtype = dtype.removeprefix("mixed_")
     limit = TOLERANCES[dtype]
@@ -126,8 +123,6 @@ ORACLES = {
 
 
 class AnyCell(keras.layers.GRUCell):
-    """A GRU cell with a call of its own, so that the backend differentiates a decoder."""
-
     def call(self, *args, **kwargs):
         return super().call(*args, **kwargs)
 
@@ -160,7 +155,6 @@ class Mechanism:
         return oracle(dict(zip(names, weights or weight_arrays(layer), strict=True)), **options)
 
     def tensors(self, dtype="float64", seed=1):
-        """Query, value and key."""
         return (
             normal([seed, 0], B, TQ, DQ, dtype=dtype),
             normal([seed, 1], B, TK, DV, dtype=dtype),
@@ -185,57 +179,43 @@ class Heads(Mechanism):
         return oracles.multi_head(rows, value_kernel, output_kernel)
 
 
+def with_units(layer, **options):
+    return Mechanism(layer, {"units": 17, **options})
+
+
 BAHDANAU = {
-    "plain": Mechanism(BahdanauAttention, {"units": 17}),
-    "bias": Mechanism(BahdanauAttention, {"units": 17, "use_bias": True}),
-    "normalized": Mechanism(BahdanauAttention, {"units": 17, "weight_norm": True}),
-    "sparse": Mechanism(
-        BahdanauAttention,
-        {"units": 17, "use_bias": True, "weight_norm": True, "normalizer": "sparsemax"},
+    "plain": with_units(BahdanauAttention),
+    "bias": with_units(BahdanauAttention, use_bias=True),
+    "normalized": with_units(BahdanauAttention, weight_norm=True),
+    "sparse": with_units(
+        BahdanauAttention, use_bias=True, weight_norm=True, normalizer="sparsemax"
     ),
 }
+LAST = {"cumulative": False, "normalizer": "entmax15"}
 RECURRENT = {
-    "location": Mechanism(
-        LocationSensitiveAttention, {"units": 17, "filters": 3, "kernel_size": 5}
-    ),
-    "location, last": Mechanism(
-        LocationSensitiveAttention,
-        {
-            "units": 17,
-            "filters": 3,
-            "kernel_size": 4,
-            "cumulative": False,
-            "normalizer": "entmax15",
-        },
-    ),
-    "coverage": Mechanism(CoverageAttention, {"units": 17, "use_bias": False}),
-    "forward": Mechanism(ForwardAttention, {"units": 17}),
-    "forward, agent": Mechanism(ForwardAttention, {"units": 17, "transition_agent": True}),
-    "monotonic": Mechanism(MonotonicAttention, {"units": 17}),
-    "monotonic, recursive": Mechanism(MonotonicAttention, {"units": 17, "mode": "recursive"}),
-    "monotonic, hard": Mechanism(
-        MonotonicAttention, {"units": 17, "mode": "hard", "chunk_size": 1}
-    ),
-    "monotonic, chunks": Mechanism(MonotonicAttention, {"units": 17, "chunk_size": 3}),
-    "stepwise": Mechanism(StepwiseMonotonicAttention, {"units": 17}),
-    "stepwise, hard": Mechanism(StepwiseMonotonicAttention, {"units": 17, "hard": True}),
-    "gmm V0": Mechanism(GMMAttention, {"units": 17, "components": 3, "version": "V0"}),
-    "gmm V2": Mechanism(GMMAttention, {"units": 17, "components": 3, "version": "V2"}),
-    "gmm V2b": Mechanism(GMMAttention, {"units": 17}),
-    "dynamic convolution": Mechanism(
-        DynamicConvolutionAttention,
-        {"units": 17, "filters": 2, "kernel_size": 3, "prior_length": 4},
+    "location": with_units(LocationSensitiveAttention, filters=3, kernel_size=5),
+    "location, last": with_units(LocationSensitiveAttention, filters=3, kernel_size=4, **LAST),
+    "coverage": with_units(CoverageAttention, use_bias=False),
+    "forward": with_units(ForwardAttention),
+    "forward, agent": with_units(ForwardAttention, transition_agent=True),
+    "monotonic": with_units(MonotonicAttention),
+    "monotonic, recursive": with_units(MonotonicAttention, mode="recursive"),
+    "monotonic, hard": with_units(MonotonicAttention, mode="hard", chunk_size=1),
+    "monotonic, chunks": with_units(MonotonicAttention, chunk_size=3),
+    "stepwise": with_units(StepwiseMonotonicAttention),
+    "stepwise, hard": with_units(StepwiseMonotonicAttention, hard=True),
+    "gmm V0": with_units(GMMAttention, components=3, version="V0"),
+    "gmm V2": with_units(GMMAttention, components=3, version="V2"),
+    "gmm V2b": with_units(GMMAttention),
+    "dynamic convolution": with_units(
+        DynamicConvolutionAttention, filters=2, kernel_size=3, prior_length=4
     ),
 }
+LOCATION = {"location": {"max_length": 19}}
 LUONG = {
     f"{score}-{alignment}": Mechanism(
         LuongAttention,
-        {
-            "score_mode": score,
-            "alignment": alignment,
-            "half_width": 2,
-            **({"max_length": 19} if score == "location" else {}),
-        },
+        {"score_mode": score, "alignment": alignment, "half_width": 2, **LOCATION.get(score, {})},
     )
     for score in ("dot", "general", "concat", "location")
     for alignment in ("global", "local-m", "local-p")
@@ -243,10 +223,7 @@ LUONG = {
 MECHANISMS = {
     "bahdanau": BAHDANAU["sparse"],
     **LUONG,
-    "vector": Mechanism(
-        LuongAttention,
-        {"score_mode": "general", "alignment": "local-p", "half_width": 2, "units": 23},
-    ),
+    "vector": Mechanism(LuongAttention, {**LUONG["general-local-p"].options, "units": 23}),
     "past weights": Mechanism(PastWeightsAttention),
     **{name: RECURRENT[name] for name in ("location", "monotonic, chunks", "gmm V2b")},
 }
@@ -327,10 +304,9 @@ def assert_gradients(layer, call, inputs, oracle, step=1e-5, jit=False):
         expected = np.zeros_like(array)
         for index in np.ndindex(array.shape):
             kept = array[index]
-            array[index] = kept + step
-            above = loss()
-            array[index] = kept - step
-            expected[index] = (above - loss()) / (2 * step)
+            for sign in (1, -1):
+                array[index] = kept + sign * step
+                expected[index] += sign * loss() / (2 * step)
             array[index] = kept
         np.testing.assert_allclose(numpy(gradient), expected, rtol=0, atol=1e-6)
 
@@ -345,10 +321,8 @@ def arguments(shapes, symbolic):
         dtype = "bool" if "mask" in name else "float32"
         if shape and isinstance(shape[-1], str):
             *shape, dtype = shape
-        if symbolic:
-            made[name] = keras.Input(batch_shape=shape, dtype=dtype)
-        else:
-            made[name] = np.ones(shape, dtype)
+        symbol = keras.Input(batch_shape=shape, dtype=dtype) if symbolic else None
+        made[name] = symbol if symbolic else np.ones(shape, dtype)
     return made
 
 
@@ -365,7 +339,6 @@ def assert_refused(call, *fragments):
 
 
 def refusals(*cases):
-    """Make a test of each `(call, *words)`: the call raises a ValueError that says all words."""
 
     @pytest.mark.parametrize(("call", "words"), [(call, words) for call, *words in cases])
     def test(call, words):
@@ -385,14 +358,9 @@ def padded(x, places, fill, axis=1):
 def assert_masking_is_truncating(layer, call, inputs, hidden, places, axis=1, dtype="float64"):
     """Masked padding changes neither outputs nor gradients; its weights and gradients are zero.
 
-    Args:
-        layer: the layer that is called.
-        call: a function of the inputs and of a mask, or None, that returns a list.
-        inputs: arrays without padding.
-        hidden: the numbers of the inputs that the mask belongs to.
-        places: where padding is inserted in them. The padded axis gets a size of its own.
-        axis: the axis that gets the padding.
-        dtype: of the inputs.
+    `call` takes the inputs, arrays without padding, and a mask or None, and returns a list.
+    `hidden` are the numbers of the inputs that the mask belongs to. Their `axis` is padded at
+    `places`, and gets a size of its own.
     """
     first = inputs[hidden[0]]
     kept = np.insert(np.ones(first.shape[axis], bool), places, False)

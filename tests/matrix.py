@@ -6,11 +6,13 @@ On TensorFlow these are the default tests, on JAX and PyTorch those in `TESTS`. 
 table shows how many tests passed, failed and were skipped, and why they were skipped. With
 `--keras lowest` every dependency is installed at its lower bound. Only the tests of the package run
 then, because the examples need newer versions. With `--keras newest` Keras is the nightly build of
-today. With `--short` only `SHORT` runs, on the stable Keras.
+today. With `--python 3.13` this version runs the tests, with the newest JAX and NumPy that it has.
+With `--short` only `SHORT` runs, on the stable Keras; JAX on the newest Python that is installed.
 """
 
 import argparse
 import collections
+import itertools
 import os
 import re
 import shutil
@@ -30,17 +32,8 @@ ROOT = Path(__file__).parents[1]
 KERAS = {"stable": "keras==3.15.1", "nightly": "keras-nightly==3.16.0.dev2026102704"}
 TORCH = "torch==2.13.0"
 # The tests that run on every backend.
-FOLDERS = [
-    "tests/conformance",
-    "tests/backend",
-    "tests/attention",
-    "tests/layers",
-    "tests/decoder",
-    "tests/seq2seq",
-    "tests/ops",
-    "tests/recurrence",
-    "tests/search",
-]
+FOLDERS = ["conformance", "backend", "attention", "layers", "decoder", "seq2seq", "ops"]
+FOLDERS = [f"tests/{name}" for name in (*FOLDERS, "recurrence", "search", "text")]
 # The tests of each backend, and a short version of some rows for CI.
 TESTS = {"tensorflow": [], "jax": ["tests/jax", *FOLDERS], "torch": FOLDERS}
 SHORT = {
@@ -51,17 +44,33 @@ SHORT = {
 EXTRAS = {"tensorflow": "dev", "jax": "test,jax", "torch": "test,torch"}
 
 
+NEWEST_PYTHON = "3.13"
+VERSIONS = """
+import platform, sys
+from importlib.metadata import version
+print("Python", platform.python_version(), *(f", {x} {version(x)}" for x in sys.argv[1:]))
+"""
+
+
+def interpreter(version):
+    """Returns the path of a version of Python, or None."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for path in (f"python{version}", *sorted(pyenv.glob(f"{version}.*/bin/python"))):
+        # A shim of pyenv may lead to no interpreter.
+        if shutil.which(path) and not subprocess.run([path, "-V"], capture_output=True).returncode:
+            return path
+    return None
+
+
 def lowest_versions():
-    """The lowest version of every dependency, as constraints for pip."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"].values()
     found = [*project["dependencies"], *(line for lines in extras for line in lines)]
     return [re.sub(r"\[.*\]", "", x).replace(">=", "==") for x in found if ">=" in x]
 
 
-def install(folder, extras, keras):
-    """Makes a virtual environment and returns the path of its Python."""
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+def install(folder, extras, keras, python):
+    subprocess.run([python, "-m", "venv", folder], check=True)
     python = folder / "bin" / "python"
     lines = lowest_versions() if keras == "lowest" else [KERAS["stable"], TORCH]
     path = folder / "constraints.txt"
@@ -77,19 +86,14 @@ def install(folder, extras, keras):
 
 
 def run(python, backend, folders, report):
-    """Runs the tests. Returns the numbers of passed, failed and skipped ones, and the reasons."""
-    done = subprocess.run(
-        [python, "-m", "pytest", "-q", *folders, f"--junitxml={report}"],
-        cwd=ROOT,
-        env={**os.environ, "KERAS_BACKEND": backend},
-        check=False,
-    )
+    command = [python, "-m", "pytest", "-q", *folders, f"--junitxml={report}"]
+    environment = {**os.environ, "KERAS_BACKEND": backend}
+    done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
     if done.returncode not in (0, 1):  # 1: some tests failed
         raise SystemExit(f"{backend}: pytest ended with status {done.returncode}")
     suite = xml.etree.ElementTree.parse(report).getroot().find("testsuite")
-    tests, failures, errors, skipped = (
-        int(suite.get(x)) for x in ("tests", "failures", "errors", "skipped")
-    )
+    names = "tests", "failures", "errors", "skipped"
+    tests, failures, errors, skipped = (int(suite.get(x)) for x in names)
     failed = failures + errors
     reasons = collections.Counter(x.get("message") for x in suite.iter("skipped"))
     return (tests - failed - skipped, failed, skipped), reasons
@@ -100,15 +104,17 @@ def main():
     parser.add_argument("--backends", nargs="+", choices=EXTRAS, default=list(EXTRAS))
     versions = [*KERAS, "lowest", "newest"]
     parser.add_argument("--keras", nargs="+", choices=versions, default=list(KERAS))
+    parser.add_argument("--python", help="such as 3.13; by default the one that runs this")
     parser.add_argument("--short", action="store_true", help="a part of the tests, for CI")
     options = parser.parse_args()
     if options.short and (options.backends, options.keras) != (list(EXTRAS), list(KERAS)):
         parser.error("--short has rows of its own: leave out --backends and --keras")
-    cells = {
-        (b, k): FOLDERS if k == "lowest" else TESTS[b]
-        for b in options.backends
-        for k in options.keras
-    }
+    python = interpreter(options.python) if options.python else sys.executable
+    if not python:
+        parser.error(f"Python {options.python} is neither on the PATH nor in pyenv")
+    newest = interpreter(NEWEST_PYTHON) if options.short and not options.python else None
+    pairs = itertools.product(options.backends, options.keras)
+    cells = {(b, k): FOLDERS if k == "lowest" else TESTS[b] for b, k in pairs}
     cells = SHORT if options.short else cells
     rows, reasons = [], []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as pool:
@@ -118,12 +124,16 @@ def main():
             few = options.short or keras == "lowest"
             extras = f"test,{backend}" if few else EXTRAS[backend]
             path = Path(folder) / f"{backend}_{keras}"
-            environments[backend, keras] = pool.submit(install, path, extras, keras)
+            base = newest or python if backend == "jax" else python
+            environments[backend, keras] = pool.submit(install, path, extras, keras, base)
         for (backend, keras), folders in cells.items():
-            python = environments[backend, keras].result()
+            own = environments[backend, keras].result()
+            build = "keras-nightly" if keras in ("nightly", "newest") else "keras"
+            names = build, "numpy", backend
+            subprocess.run([own, "-c", VERSIONS, *names], check=True)
             start = time.perf_counter()
-            counts, skipped = run(python, backend, folders, Path(folder) / "report.xml")
-            shutil.rmtree(python.parents[1])
+            counts, skipped = run(own, backend, folders, Path(folder) / "report.xml")
+            shutil.rmtree(own.parents[1])
             rows.append((backend, keras, *counts, round(time.perf_counter() - start)))
             reasons += [(backend, keras, n, reason) for reason, n in sorted(skipped.items())]
             ignored = {} if backend == "tensorflow" else TENSORFLOW_ONLY

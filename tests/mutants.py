@@ -27,15 +27,8 @@ from pathlib import Path
 from tests import ROOT
 from tests.matrix import FOLDERS
 
-TESTS = {
-    "torch": FOLDERS,
-    "tensorflow": [
-        *FOLDERS,
-        "tests/test_backend.py",
-        "tests/test_checks.py",
-        "tests/backend/test_context.py",
-    ],
-}
+BESIDE = "tests/test_backend.py", "tests/test_checks.py", "tests/backend/test_context.py"
+TESTS = {"torch": FOLDERS, "tensorflow": [*FOLDERS, *BESIDE]}
 MEMORY = 12 * 2**30  # bytes
 # One change of each kind. The others of a kind, such as `a ^ b` for `a * b`, fail at once.
 KINDS = re.compile(
@@ -59,12 +52,9 @@ test-command = "{python} -m tests.mutants {folder} --most {most} --changed"
 [cosmic-ray.distributor]
 name = "local"
 """
-ENVIRONMENT = {
-    **os.environ,
-    "PYTHONDONTWRITEBYTECODE": "1",  # a changed file may have the size and the second of the old
-    "OMP_NUM_THREADS": "1",
-    "TF_NUM_INTRAOP_THREADS": "1",
-}
+# A changed file may have the size and the second of the old one, so no bytecode is kept.
+ENVIRONMENT = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+ENVIRONMENT |= {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1"}
 
 
 def measure(clone, folder):
@@ -76,12 +66,9 @@ def measure(clone, folder):
         print(f"which tests run which line, on {backend}", flush=True)
         partial = path.with_suffix(".partial")
         options = ["--cov=keras_attention", "--cov-context=test", "--cov-report=", "-q"]
-        subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *tests],
-            cwd=clone,
-            env={**ENVIRONMENT, "KERAS_BACKEND": backend, "COVERAGE_FILE": str(partial)},
-            check=True,
-        )
+        command = [sys.executable, "-m", "pytest", *options, *tests]
+        environment = {**ENVIRONMENT, "KERAS_BACKEND": backend, "COVERAGE_FILE": str(partial)}
+        subprocess.run(command, cwd=clone, env=environment, check=True)
         partial.replace(path)
 
 
@@ -97,11 +84,8 @@ def choose(clone, session, config, count, seed, part, parts):
         )
         known = [job for job, kind in rows if KINDS.fullmatch(kind)]
         chosen = set(random.Random(seed).sample(known, min(count, len(known)))[part::parts])
-        unwanted = [
-            (job,)
-            for (job,) in database.execute("select job_id from work_items")
-            if job not in chosen
-        ]
+        jobs = database.execute("select job_id from work_items")
+        unwanted = [job for job in jobs if job[0] not in chosen]
         for table in ("work_items", "mutation_specs"):
             database.executemany(f"delete from {table} where job_id = ?", unwanted)
     partial.replace(session)
@@ -126,7 +110,7 @@ def try_change(folder, most):
     # A changed size may ask for all memory.
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     command = ["git", "diff", "-U0", "keras_attention"]
-    diff = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    diff = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     name = re.search(r"^\+\+\+ b/(.*)$", diff, re.MULTILINE)[1]
     line = int(re.search(r"^@@ -(\d+)", diff, re.MULTILINE)[1])
     run = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider"]
@@ -167,10 +151,7 @@ def results(sessions):
 
 
 def check_same_run(folder, options):
-    """Refuses to resume a run of another sample or commit."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.strip()
+    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
     names = "count", "seed", "most", "processes"
     now = {"commit": commit, **{name: getattr(options, name) for name in names}}
     path = folder / "run.json"
@@ -178,10 +159,8 @@ def check_same_run(folder, options):
         path.write_text(json.dumps(now), encoding="utf-8")
     then = json.loads(path.read_text(encoding="utf-8"))
     if then != now:
-        raise SystemExit(
-            f"{folder} holds a run with {then}; now it is {now}. Choose another folder, or the "
-            "same commit and options."
-        )
+        remedy = "Choose another folder, or the same commit and options"
+        raise SystemExit(f"{folder} holds a run with {then}; now it is {now}. {remedy}.")
 
 
 def main():

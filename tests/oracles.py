@@ -6,6 +6,8 @@ are words, `allowed` `(Tk,)` which of them this query may read, `position` is it
 `(output, weights)`. `attend` runs it over a batch, `attention_rnn` inside a decoder.
 """
 
+import functools
+import inspect
 import math
 
 import numpy as np
@@ -15,62 +17,52 @@ def sigmoid(x):
     return 1.0 / (1.0 + np.exp(-x))
 
 
-def masked_softmax(scores, allowed):
-    weights = np.zeros(len(scores))
-    chosen = [j for j in range(len(scores)) if allowed[j]]
-    if chosen:
-        top = max(scores[j] for j in chosen)
-        total = sum(math.exp(scores[j] - top) for j in chosen)
-        for j in chosen:
-            weights[j] = math.exp(scores[j] - top) / total
-    return weights
+def among_valid(normalize):
+    """A normalizer of the scores that are allowed. The other weights are zero."""
+
+    def masked(scores, allowed):
+        weights, chosen = np.zeros(len(scores)), [j for j in range(len(scores)) if allowed[j]]
+        if chosen:
+            weights[chosen] = normalize([scores[j] for j in chosen])
+        return weights
+
+    return masked
 
 
-def masked_sparsemax(scores, allowed):
+@among_valid
+def masked_softmax(scores):
+    terms = [math.exp(e - max(scores)) for e in scores]
+    return [x / sum(terms) for x in terms]
+
+
+@among_valid
+def masked_sparsemax(scores):
     """Martins and Astudillo (2016), algorithm 1."""
-    weights = np.zeros(len(scores))
-    chosen = [j for j in range(len(scores)) if allowed[j]]
-    if chosen:
-        ordered = sorted((scores[j] for j in chosen), reverse=True)
-        sizes = range(1, len(ordered) + 1)
-        support = max(k for k in sizes if 1 + k * ordered[k - 1] > sum(ordered[:k]))
-        threshold = (sum(ordered[:support]) - 1) / support
-        for j in chosen:
-            weights[j] = max(scores[j] - threshold, 0.0)
-    return weights
+    ordered, sizes = sorted(scores, reverse=True), range(1, len(scores) + 1)
+    support = max(k for k in sizes if 1 + k * ordered[k - 1] > sum(ordered[:k]))
+    threshold = (sum(ordered[:support]) - 1) / support
+    return [max(e - threshold, 0.0) for e in scores]
 
 
-def masked_entmax15(scores, allowed):
+@among_valid
+def masked_entmax15(scores):
     """Weights max(e / 2 - tau, 0)^2, with tau by bisection."""
-    weights = np.zeros(len(scores))
-    chosen = [j for j in range(len(scores)) if allowed[j]]
-    if chosen:
-        high = max(scores[j] for j in chosen) / 2
-        low = high - 1
-        for _ in range(100):
-            tau = (low + high) / 2
-            total = sum(max(scores[j] / 2 - tau, 0.0) ** 2 for j in chosen)
-            low, high = (tau, high) if total > 1 else (low, tau)
-        for j in chosen:
-            weights[j] = max(scores[j] / 2 - tau, 0.0) ** 2
-    return weights
+    low, high = max(scores) / 2 - 1, max(scores) / 2
+    for _ in range(100):
+        tau = (low + high) / 2
+        total = sum(max(e / 2 - tau, 0.0) ** 2 for e in scores)
+        low, high = (tau, high) if total > 1 else (low, tau)
+    return [max(e / 2 - tau, 0.0) ** 2 for e in scores]
 
 
-def masked_hardmax(scores, allowed):
-    weights = np.zeros(len(scores))
-    chosen = [j for j in range(len(scores)) if allowed[j]]
-    if chosen:
-        weights[max(chosen, key=lambda j: scores[j])] = 1
-    return weights
+@among_valid
+def masked_hardmax(scores):
+    return np.eye(len(scores))[np.argmax(scores)]
 
 
-def masked_sigmoid(scores, allowed):
-    weights = np.zeros(len(scores))
-    chosen = [j for j in range(len(scores)) if allowed[j]]
-    total = sum(sigmoid(scores[j]) for j in chosen)
-    for j in chosen:
-        weights[j] = sigmoid(scores[j]) / total
-    return weights
+@among_valid
+def masked_sigmoid(scores):
+    return [sigmoid(e) / sum(map(sigmoid, scores)) for e in scores]
 
 
 NORMALIZERS = {
@@ -83,11 +75,29 @@ NORMALIZERS = {
 
 
 def _read(weights, values):
-    context = np.zeros(values.shape[1])
-    for j, weight in enumerate(weights):
-        if weight > 0:
-            context = context + weight * values[j]
-    return context
+    zeros = np.zeros(values.shape[1])  # What is not read may hold NaN.
+    return sum((a * v for a, v in zip(weights, values, strict=True) if a), zeros)
+
+
+def _valid(mask, length):
+    return np.ones(length, bool) if mask is None else mask
+
+
+def batched(*names):
+    """Runs the oracle of one sample over a batch. These arguments have an axis of samples."""
+
+    def decorate(oracle):
+        @functools.wraps(oracle)
+        def run(*args, **kwargs):
+            given = inspect.signature(oracle).bind(*args, **kwargs).arguments
+            own = [name for name in names if given.get(name) is not None]
+            each = ({name: given[name][b] for name in own} for b in range(len(given[own[0]])))
+            samples = [oracle(**given | sample) for sample in each]
+            return tuple(np.array(x) for x in zip(*samples, strict=True))
+
+        return run
+
+    return decorate
 
 
 def additive_scores(query, keys, score_vector):
@@ -103,11 +113,8 @@ def bahdanau(weights, normalizer="softmax"):
 
     def row(query, keys, values, valid, allowed, position):
         del valid, position
-        scores = np.zeros(len(keys))
-        for j in range(len(keys)):
-            if allowed[j]:
-                hidden = query @ weights["query_kernel"] + keys[j] @ weights["key_kernel"] + bias
-                scores[j] = vector @ np.tanh(hidden)
+        hidden = [query @ weights["query_kernel"] + k @ weights["key_kernel"] + bias for k in keys]
+        scores = [vector @ np.tanh(x) for x in hidden]
         align = NORMALIZERS[normalizer](scores, allowed)
         return _read(align, values), align
 
@@ -125,11 +132,8 @@ def past_weights(weights):
         nonlocal past
         del valid
         past = np.zeros(len(keys)) if position == 0 else past
-        scores = np.zeros(len(keys))
-        for j in range(len(keys)):
-            if allowed[j]:
-                scores[j] = query @ weights["W"] @ keys[j] / 4 - weights["p"] * past[j]
-        align = masked_softmax(scores, allowed)
+        scores = [query @ weights["W"] @ keys[j] / 4 for j in range(len(keys))]
+        align = masked_softmax(scores - weights["p"] * past, allowed)
         past = past + align
         return _read(align, values), align
 
@@ -159,17 +163,14 @@ def luong(weights, score_mode="general", alignment="global", half_width=10, norm
         if alignment == "local-p":
             center = first + size * predicted(query)
         inside = [
-            allowed[j] and (center is None or abs(j - math.floor(center)) <= half_width)
-            for j in range(len(keys))
+            ok and (center is None or abs(j - math.floor(center)) <= half_width)
+            for j, ok in enumerate(allowed)
         ]
-        scores = [
-            score_of(query, keys[j], j - first) if inside[j] else 0.0 for j in range(len(keys))
-        ]
+        scores = [inside[j] and score_of(query, keys[j], j - first) for j in range(len(keys))]
         align = NORMALIZERS[normalizer](scores, inside)
         if alignment == "local-p":
             sigma = half_width / 2
-            for j in range(len(keys)):
-                align[j] *= math.exp(-((j - center) ** 2) / (2 * sigma**2))
+            align *= [math.exp(-((j - center) ** 2) / (2 * sigma**2)) for j in range(len(keys))]
         context = _read(align, values)
         if "output_kernel" in weights:
             context = np.tanh(np.concatenate([context, query]) @ weights["output_kernel"])
@@ -231,93 +232,57 @@ def blocks(memories):
     return joined
 
 
-def attend(
-    row,
-    query,
-    value,
-    key=None,
-    query_mask=None,
-    value_mask=None,
-    attention_mask=None,
-    use_causal_mask=False,
-):
+def attend(row, query, value, key=None, query_mask=None, value_mask=None, attention_mask=None,
+           use_causal_mask=False):  # fmt: skip
     """A batch of sequences of queries: `(B, Tq, ...)` outputs and `(B, Tq, Tk)` weights."""
     key = value if key is None else key
     batch, steps, length = len(query), query.shape[1], value.shape[1]
+    pairs = True if attention_mask is None else attention_mask
+    pairs = np.broadcast_to(pairs, (batch, steps, length))
+    valids, askeds = _valid(value_mask, (batch, length)), _valid(query_mask, (batch, steps))
     outputs, weights = [], np.zeros((batch, steps, length))
     for b in range(batch):
-        valid = [value_mask is None or value_mask[b, j] for j in range(length)]
+        valid, asked = valids[b], askeds[b]
         for i in range(steps):
-            allowed = list(valid)
-            for j in range(length):
-                if query_mask is not None and not query_mask[b, i]:
-                    allowed[j] = False
-                if attention_mask is not None:
-                    rank_3 = np.ndim(attention_mask) == 3
-                    if not (attention_mask[b, i, j] if rank_3 else attention_mask[i, j]):
-                        allowed[j] = False
-                if use_causal_mask and j > i:
-                    allowed[j] = False
+            allowed = [
+                valid[j] and asked[i] and pairs[b, i, j] and not (use_causal_mask and j > i)
+                for j in range(length)
+            ]
             output, weights[b, i] = row(query[b, i], key[b], value[b], valid, allowed, i)
-            if query_mask is not None and not query_mask[b, i]:
-                output = np.zeros_like(output)
-            outputs.append(output)
+            outputs.append(output if asked[i] else np.zeros_like(output))
     return np.reshape(outputs, (batch, steps, -1)), weights
 
 
 def trilinear_scores(context, query, vector):
     """S_tj = w . [h_t; u_j; h_t * u_j]"""
-    scores = np.zeros((len(context), len(query)))
-    for t, h in enumerate(context):
-        for j, u in enumerate(query):
-            scores[t, j] = vector @ np.concatenate([h, u, h * u])
-    return scores
+    return np.array([[vector @ np.concatenate([h, u, h * u]) for u in query] for h in context])
 
 
-def attention_flow(
-    weights,
-    context,
-    query,
-    query_to_context=True,
-    context_to_query=True,
-    normalizer="softmax",
-    context_mask=None,
-    query_mask=None,
-):
-    """Seo et al. (2017), section 2, the attention flow layer, of batches `(B, T, D)`, `(B, J, D)`.
+@batched("context", "query", "context_mask", "query_mask")
+def attention_flow(weights, context, query, query_to_context=True, context_to_query=True,
+                   normalizer="softmax", context_mask=None, query_mask=None):  # fmt: skip
+    """Seo et al. (2017), section 2, the attention flow layer, of `(B, T, D)` and `(B, J, D)`.
 
-    Returns G and the weights, `(a, b)` or `(a,)`. Without `context_to_query` a is an average.
+    Returns G and the weights, a and b, or a alone. Without `context_to_query` a is an average.
     """
-    batch, steps, size = context.shape
-    length = query.shape[1]
+    size, asked = context.shape[1], _valid(query_mask, len(query))
     # Without query to context w_h is not there: a softmax over j does not see it.
     first = weights.get("context_vector", np.zeros(size))
     vector = np.concatenate([first, weights["query_vector"], weights["product_vector"]])
-    normalize = NORMALIZERS[normalizer]
-    merged = np.zeros((batch, steps, (4 if query_to_context else 3) * size))
-    a, b = np.zeros((batch, steps, length)), np.zeros((batch, steps))
-    for n in range(batch):
-        asked = [query_mask is None or query_mask[n, j] for j in range(length)]
-        words = [t for t in range(steps) if context_mask is None or context_mask[n, t]]
-        scores = trilinear_scores(context[n], query[n], vector)
-        best, known = np.zeros(steps), [False] * steps
-        for t in words:
-            if any(asked):
-                best[t] = max(scores[t, j] for j in range(length) if asked[j])
-                known[t] = True
-            if context_to_query:
-                a[n, t] = normalize(scores[t], asked)
-            else:
-                a[n, t] = [1 / sum(asked) if valid else 0.0 for valid in asked]
-        b[n] = normalize(best, known)
-        summary = _read(b[n], context[n])
-        for t in words:
-            h, attended = context[n, t], _read(a[n, t], query[n])
-            parts = [h, attended, h * attended]
-            if query_to_context:
-                parts.append(h * summary)
-            merged[n, t] = np.concatenate(parts)
-    return merged, ((a, b) if query_to_context else (a,))
+    scores = trilinear_scores(context, query, vector)
+    normalize, words = NORMALIZERS[normalizer], _valid(context_mask, len(context))
+    a, best = np.zeros((len(context), len(query))), np.zeros(len(context))
+    merged = np.zeros((len(context), (3 + query_to_context) * size))
+    for t in np.flatnonzero(words & any(asked)):
+        best[t] = max(scores[t, asked])
+        a[t] = normalize(scores[t], asked) if context_to_query else asked / sum(asked)
+    b = normalize(best, words & any(asked))
+    summary = _read(b, context)
+    for t in np.flatnonzero(words):
+        h, attended = context[t], _read(a[t], query)
+        parts = [h, attended, h * attended, *[h * summary] * query_to_context]
+        merged[t] = np.concatenate(parts)
+    return merged, a, *[b] * query_to_context
 
 
 def gru(kernel, recurrent_kernel, bias):
@@ -343,25 +308,26 @@ def decoder_stack(
     the sequence is masked. A masked step changes no state and is not counted.
     """
     batch, steps, _ = sequences.shape
-    length, outputs, weights = memory.shape[1], [], np.zeros((batch, steps, memory.shape[1]))
+    asked = _valid(sequences_mask, (batch, steps))
+    valid = _valid(memory_mask, memory.shape[:2])
+    outputs = [[None] * steps for _ in range(batch)]
+    weights = np.zeros((batch, steps, memory.shape[1]))
     for b in range(batch):
         states = [list(s) for s in initial_states[b]]
-        valid = [memory_mask is None or memory_mask[b, j] for j in range(length)]
-        outputs.append([None] * steps)
-        position = 0
-        for t in range(steps):
-            if sequences_mask is not None and not sequences_mask[b, t]:
-                continue
+        for position, t in enumerate(np.flatnonzero(asked[b])):
             x, states[0] = cells[0](sequences[b, t], states[0])
-            context, weights[b, t] = row(x, memory[b], memory[b], valid, valid, position)
+            context, weights[b, t] = row(x, memory[b], memory[b], valid[b], valid[b], position)
             for n in range(1, len(cells)):
                 hidden, states[n] = cells[n](np.concatenate([x, context]), states[n])
                 x = hidden if n == 1 else x + hidden
             outputs[b][t] = x
-            position += 1
-        size = next(len(x) for x in outputs[b] if x is not None)
-        outputs[b] = [np.zeros(size) if x is None else x for x in outputs[b]]
-    return np.array(outputs), weights
+    return _filled(outputs), weights
+
+
+def _filled(outputs):
+    """Zeros where there is None."""
+    zeros = np.zeros(next(len(x) for x in outputs[0] if x is not None))
+    return np.array([[zeros if x is None else x for x in row] for row in outputs])
 
 
 def lstm(kernel, recurrent_kernel, bias):
@@ -383,32 +349,21 @@ def pool(weights, steps, valid, normalizer="softmax", temperature=1.0):
     With weights of the gate it is equation 9 of Ilse et al. (2018). With several query vectors it
     is equation 6 of Lin et al. (2017), and s and a have an axis for them.
     """
-    queries = weights["query_vector"].reshape(-1, weights["kernel"].shape[1])
-    pooled, align = np.zeros((len(queries), steps.shape[1])), np.zeros((len(queries), len(steps)))
-    for r in range(len(queries)):
-        scores = np.zeros(len(steps))
-        for t in range(len(steps)):
-            if valid[t]:
-                hidden = np.tanh(steps[t] @ weights["kernel"] + weights["bias"])
-                if "gate_kernel" in weights:
-                    gate = steps[t] @ weights["gate_kernel"] + weights["gate_bias"]
-                    hidden = hidden * sigmoid(gate)
-                scores[t] = hidden @ queries[r] / temperature
-        align[r] = NORMALIZERS[normalizer](scores, valid)
-        pooled[r] = _read(align[r], steps)
-    if weights["query_vector"].ndim == 1:
-        return pooled[0], align[0]
-    return pooled, align
+    hidden = [np.tanh(x @ weights["kernel"] + weights["bias"]) for x in steps]
+    if "gate_kernel" in weights:
+        gates = [sigmoid(x @ weights["gate_kernel"] + weights["gate_bias"]) for x in steps]
+        hidden = [x * gate for x, gate in zip(hidden, gates, strict=True)]
+    queries = np.atleast_2d(weights["query_vector"])
+    scores = [[x @ query / temperature for x in hidden] for query in queries]
+    align = [NORMALIZERS[normalizer](row, valid) for row in scores]
+    pooled = [_read(row, steps) for row in align]
+    one = weights["query_vector"].ndim == 1
+    return (pooled[0], align[0]) if one else (pooled, align)
 
 
+@batched("inputs", "mask")
 def attention_pooling(weights, inputs, normalizer="softmax", mask=None, temperature=1.0):
-    """`pool` of a batch."""
-    batch, steps, _ = inputs.shape
-    rows = []
-    for b in range(batch):
-        valid = [mask is None or mask[b, t] for t in range(steps)]
-        rows.append(pool(weights, inputs[b], valid, normalizer, temperature))
-    return tuple(np.array(x) for x in zip(*rows, strict=True))
+    return pool(weights, inputs, _valid(mask, len(inputs)), normalizer, temperature)
 
 
 def redundancy(weights):
@@ -416,47 +371,31 @@ def redundancy(weights):
 
     A bag in which nothing is valid counts as zero.
     """
-    batch, rows, steps = weights.shape
     total = 0.0
-    for b in range(batch):
-        for i in range(rows):
-            for j in range(rows):
-                if weights[b].any():
-                    product = sum(weights[b, i, t] * weights[b, j, t] for t in range(steps))
-                    total += (product - (i == j)) ** 2
-    return total / batch
+    for a in weights:
+        for i, j in np.ndindex(len(a), len(a)):
+            if a.any():
+                total += (a[i] @ a[j] - (i == j)) ** 2
+    return total / len(weights)
 
 
-def hierarchical_attention(
-    word_weights,
-    sentence_weights,
-    inputs,
-    word_encoder=None,
-    sentence_encoder=None,
-    normalizer="softmax",
-    mask=None,
-):
+@batched("inputs", "mask")
+def hierarchical_attention(word_weights, sentence_weights, inputs, word_encoder=None,
+                           sentence_encoder=None, normalizer="softmax", mask=None):  # fmt: skip
     """Yang et al. (2016), section 2.2, of a batch `(B, S, W, D)`: v, a of words, a of sentences.
 
     An encoder is a function `(sequence, valid)` from `(T, D)` to `(T, E)`. A sentence without a
     word is no sentence.
     """
-    batch, sentences, words, _ = inputs.shape
-    documents, a, b = [], np.zeros((batch, sentences, words)), np.zeros((batch, sentences))
-    for n in range(batch):
-        vectors, spoken = [], []
-        for i in range(sentences):
-            valid = [mask is None or mask[n, i, t] for t in range(words)]
-            encoded = word_encoder(inputs[n, i], valid) if word_encoder else inputs[n, i]
-            vector, a[n, i] = pool(word_weights, encoded, valid, normalizer)
-            vectors.append(vector)
-            spoken.append(any(valid))
-        encoded = np.array(vectors)
-        if sentence_encoder:
-            encoded = sentence_encoder(encoded, spoken)
-        document, b[n] = pool(sentence_weights, encoded, spoken, normalizer)
-        documents.append(document)
-    return np.array(documents), a, b
+    valid = _valid(mask, inputs.shape[:2])
+    pairs = list(zip(inputs, valid, strict=True))
+    encoded = [word_encoder(*pair) for pair in pairs] if word_encoder else inputs
+    pairs = zip(encoded, valid, strict=True)
+    vectors, a = zip(*(pool(word_weights, *pair, normalizer) for pair in pairs), strict=True)
+    vectors, spoken = np.array(vectors), valid.any(axis=1)
+    vectors = sentence_encoder(vectors, spoken) if sentence_encoder else vectors
+    document, b = pool(sentence_weights, vectors, spoken, normalizer)
+    return document, a, b
 
 
 def dense(kernel, bias):
@@ -488,6 +427,7 @@ def both_ways(forward, backward):
     return run
 
 
+@batched("query", "value", "key", "mask")
 def memory_hop(
     weights, query, value, key=None, mask=None, update="add", linear=False, normalizer="softmax"
 ):
@@ -495,35 +435,22 @@ def memory_hop(
 
     `linear` leaves the softmax out, as section 4.2 does at the start of training.
     """
-    key = value if key is None else key
-    batch, length, size = value.shape
-    states, p = np.zeros((batch, size)), np.zeros((batch, length))
-    for b in range(batch):
-        valid = [mask is None or mask[b, i] for i in range(length)]
-        scores, o = np.zeros(length), np.zeros(size)
-        for i in range(length):
-            if valid[i]:
-                scores[i] = query[b] @ key[b, i]
-        p[b] = scores if linear else NORMALIZERS[normalizer](scores, valid)
-        for i in range(length):
-            if valid[i]:
-                o = o + p[b, i] * value[b, i]
-        states[b] = (query[b] @ weights["update_kernel"] if update == "linear" else query[b]) + o
-    return states, p
+    key, valid = value if key is None else key, _valid(mask, len(value))
+    scores = np.array([query @ m if ok else 0.0 for m, ok in zip(key, valid, strict=True)])
+    p = scores if linear else NORMALIZERS[normalizer](scores, valid)
+    return (query @ weights["update_kernel"] if update == "linear" else query) + _read(p, value), p
 
 
 def sentence_vector(words, table, position_encoding):
     """sum_j l_j * A x_j over the words that are not padding: section 4.1."""
-    words = [word for word in words if word != 0]
-    size = table.shape[1]
+    words, size = [word for word in words if word != 0], table.shape[1]
     k, vector = np.arange(1, size + 1), np.zeros(size)
     for j, word in enumerate(words, start=1):
+        share = 1.0
         if position_encoding is True:
             place = j / len(words)
             share = (1 - place) - (k / size) * (1 - 2 * place)
-        elif position_encoding is False:
-            share = 1.0
-        else:  # of the authors' code, for sentences of all lengths
+        elif position_encoding is not False:  # of the authors' code, for sentences of all lengths
             length = position_encoding
             middle, centre = (length + 1) / 2, (size + 1) / 2
             share = 1 + 4 * (min(j, length) - middle) * (k - centre) / (length * size)
@@ -531,72 +458,39 @@ def sentence_vector(words, table, position_encoding):
     return vector
 
 
-def memory_network(
-    embeddings,
-    times,
-    story,
-    question,
-    update_kernel=None,
-    hops=3,
-    tying="adjacent",
-    position_encoding=True,
-    memory_size=50,
-    null_memories=False,
-    linear=False,
-):
+@batched("story", "question")
+def memory_network(embeddings, times, story, question, update_kernel=None, hops=3,
+                   tying="adjacent", position_encoding=True, memory_size=50, null_memories=False,
+                   linear=False):  # fmt: skip
     """Sukhbaatar et al. (2015), of ids `(B, N, W)` and `(B, J)`: logits and p `(B, K, N)`.
 
     Time counts back from the last sentence with a word, whose t is 0. A sentence without a word
     takes its time and is not read; nor is one whose t is `memory_size` or more. With
     `null_memories` what is read has `memory_size` places, zero where there is no sentence for them.
     """
-    if tying == "adjacent":
-        inputs, outputs = embeddings[:-1], embeddings[1:]
-        input_times, output_times = times[:-1], times[1:]
-        asked, answers, update = inputs[0], outputs[-1], "add"
-    else:
-        inputs, outputs = [embeddings[0]] * hops, [embeddings[1]] * hops
-        input_times, output_times = [times[0]] * hops, [times[1]] * hops
-        asked, answers, update = embeddings[2], embeddings[3], "linear"
-    batch, length = story.shape[:2]
-    vocabulary, size = asked.shape
-    logits, p = np.zeros((batch, vocabulary)), np.zeros((batch, hops, length))
-    for b in range(batch):
-        spoken = [i for i in range(length) if any(story[b, i] != 0)]
-        past = {i: spoken[-1] - i for i in spoken}
-        read = [i for i in spoken if past[i] < memory_size]
-        nulls = memory_size - len(read) if null_memories else 0
-        valid = np.array([[i in read for i in range(length)] + [True] * nulls])
-        u = sentence_vector(question[b], asked, position_encoding)
-        for n in range(hops):
-            m, c = np.zeros((2, 1, length + nulls, size))
-            for i in read:
-                m[0, i] = sentence_vector(story[b, i], inputs[n], position_encoding)
-                c[0, i] = sentence_vector(story[b, i], outputs[n], position_encoding)
-                m[0, i] += input_times[n][past[i]]
-                c[0, i] += output_times[n][past[i]]
-            kernel = {"update_kernel": update_kernel}
-            states, weights = memory_hop(kernel, u[None], c, m, valid, update, linear)
-            u, p[b, n] = states[0], weights[0, :length]
-        for word in range(1, vocabulary):  # The word 0 is no answer: its row of W is null.
-            logits[b, word] = answers[word] @ u
-    return logits, p
+    adjacent, length = tying == "adjacent", len(story)
+    asked, answers = (embeddings[n] for n in ((0, -1) if adjacent else (2, 3)))
+    spoken = [i for i in range(length) if any(story[i] != 0)]
+    past = {i: spoken[-1] - i for i in spoken if spoken[-1] - i < memory_size}
+    nulls = memory_size - len(past) if null_memories else 0
+    valid = [i in past for i in range(length)] + [True] * nulls
+    u, p = sentence_vector(question, asked, position_encoding), []
+    for n in range(hops):
+        m, c = np.zeros((2, length + nulls, asked.shape[1]))
+        for i, age in past.items():
+            for memory, table in ((m, n * adjacent), (c, n * adjacent + 1)):
+                memory[i] = sentence_vector(story[i], embeddings[table], position_encoding)
+                memory[i] += times[table][age]
+        kernel, update = {"update_kernel": update_kernel}, "add" if adjacent else "linear"
+        u, weights = memory_hop.__wrapped__(kernel, u, c, m, valid, update, linear)
+        p.append(weights[:length])
+    # The word 0 is no answer: its row of W is null.
+    return [0.0, *(row @ u for row in answers[1:])], p
 
 
-def attention_rnn(
-    row,
-    cells,
-    sequences,
-    memory,
-    initial_states,
-    input_feed=None,
-    query="previous",
-    input_feeding=False,
-    output_mode="cell",
-    sequences_mask=None,
-    memory_mask=None,
-    ask=lambda states: states[0],
-):
+def attention_rnn(row, cells, sequences, memory, initial_states, input_feed=None,
+                  query="previous", input_feeding=False, output_mode="cell", sequences_mask=None,
+                  memory_mask=None, ask=lambda states: states[0]):  # fmt: skip
     """The decoder of Bahdanau ("previous") or Luong ("current").
 
     `cells` are functions `(x, states) -> (h, states)`, the first fed by the input, each next by the
@@ -605,38 +499,29 @@ def attention_rnn(
     Returns outputs, weights and for each sample the last `(states, input_feed)`. Where the sequence
     is masked the states stay, output and weights are zero, and the step is not counted.
     """
-    outputs, weights, last = [], [], []
-    for b in range(len(sequences)):
+    batch, steps, _ = sequences.shape
+    asked = _valid(sequences_mask, (batch, steps))
+    valid = _valid(memory_mask, memory.shape[:2])
+    outputs, last = [[None] * steps for _ in range(batch)], []
+    weights = np.zeros((batch, steps, memory.shape[1]))
+    for b in range(batch):
         states = [list(s) for s in initial_states[b]]
-        vector = None if input_feed is None else input_feed[b]
-        valid = [memory_mask is None or memory_mask[b, j] for j in range(memory.shape[1])]
-        outputs.append([])
-        weights.append([])
-        position = 0
-        for t in range(sequences.shape[1]):
-            if sequences_mask is None or sequences_mask[b, t]:
-                x = sequences[b, t]
-                if query == "previous":
-                    top = ask(states[-1])
-                    vector, align = row(top, memory[b], memory[b], valid, valid, position)
-                    x = np.concatenate([x, vector])
-                elif input_feeding:
-                    x = np.concatenate([x, vector])
-                for n, cell in enumerate(cells):
-                    x, states[n] = cell(x, states[n])
-                if query == "current":
-                    vector, align = row(x, memory[b], memory[b], valid, valid, position)
-                position += 1
-                parts = {"cell": [x], "attention": [vector], "concat": [vector, x]}[output_mode]
-                outputs[-1].append(np.concatenate(parts))
-                weights[-1].append(align)
-            else:
-                outputs[-1].append(None)
-                weights[-1].append(np.zeros(memory.shape[1]))
-        size = next(len(x) for x in outputs[-1] if x is not None)
-        outputs[-1] = [np.zeros(size) if x is None else x for x in outputs[-1]]
+        vector, own = None if input_feed is None else input_feed[b], (memory[b], memory[b])
+        for position, t in enumerate(np.flatnonzero(asked[b])):
+            x = sequences[b, t]
+            if query == "previous":
+                top = ask(states[-1])
+                vector, weights[b, t] = row(top, *own, valid[b], valid[b], position)
+            if query == "previous" or input_feeding:
+                x = np.concatenate([x, vector])
+            for n, cell in enumerate(cells):
+                x, states[n] = cell(x, states[n])
+            if query == "current":
+                vector, weights[b, t] = row(x, *own, valid[b], valid[b], position)
+            parts = {"cell": [x], "attention": [vector], "concat": [vector, x]}[output_mode]
+            outputs[b][t] = np.concatenate(parts)
         last.append((states, vector))
-    return np.array(outputs), np.array(weights), last
+    return _filled(outputs), weights, last
 
 
 def target(weights, normalizer="none"):
@@ -644,23 +529,16 @@ def target(weights, normalizer="none"):
 
     def row(query, keys, values, valid, allowed, position):
         del valid, position
-        scores, context = np.zeros(len(keys)), np.zeros(values.shape[1])
-        for j in range(len(keys)):
-            if allowed[j]:
-                key = keys[j]
-                features = np.concatenate([query, key, query - key, query * key])
-                hidden = sigmoid(features @ weights["kernel"] + weights["bias"])
-                scores[j] = weights["score_vector"] @ hidden + weights.get("score_bias", 0.0)
-        if normalizer == "none":
-            align = scores
-        elif normalizer == "sigmoid":
-            align = np.where(allowed, sigmoid(scores), 0.0)
+        scores = np.zeros(len(keys))
+        for j, key in enumerate(keys):
+            features = np.concatenate([query, key, query - key, query * key])
+            hidden = sigmoid(features @ weights["kernel"] + weights["bias"])
+            scores[j] = weights["score_vector"] @ hidden + weights.get("score_bias", 0.0)
+        if normalizer == "softmax":
+            align = masked_softmax(scores, allowed)
         else:
-            align = NORMALIZERS[normalizer](scores, allowed)
-        for j in range(len(keys)):
-            if allowed[j]:
-                context = context + align[j] * values[j]
-        return context, align
+            align = np.where(allowed, sigmoid(scores) if normalizer == "sigmoid" else scores, 0.0)
+        return _read(align, values), align
 
     return row
 
@@ -668,68 +546,47 @@ def target(weights, normalizer="none"):
 def narm(a1, a2, v, states, valid):
     """Li et al. (2017): [h_T; sum_j a_j h_j] with a_j = v . sigmoid(A1 h_T + A2 h_j)."""
     last = states[max(j for j in range(len(states)) if valid[j])]
-    total = np.zeros(states.shape[1])
-    for j in range(len(states)):
-        if valid[j]:
-            total = total + v @ sigmoid(last @ a1 + states[j] @ a2) * states[j]
-    return np.concatenate([last, total])
+    terms = [v @ sigmoid(last @ a1 + h @ a2) * h for h, ok in zip(states, valid, strict=True) if ok]
+    return np.concatenate([last, sum(terms)])
 
 
+@batched("visits", "mask")
 def retain(weights, visit_cell, gate_cell, visits, mask=None):
     """Choi et al. (2016), sections 2.2 and 2.3, of `(B, T, D)`: y, a and the contributions."""
-    batch, steps, codes = visits.shape
-    classes, units = weights["class_bias"].size, weights["visit_vector"].size
-    logits, a = np.zeros((batch, classes)), np.zeros((batch, steps))
-    shares = np.zeros((batch, steps, codes, classes))
-    for b in range(batch):
-        valid = [mask is None or mask[b, i] for i in range(steps)]
-        g, h = np.zeros(units), np.zeros(units)
-        scores, gates, embedded = (
-            np.zeros(steps),
-            np.zeros((steps, units)),
-            np.zeros((steps, units)),
-        )
-        for i in reversed(range(steps)):
-            if valid[i]:
-                embedded[i] = visits[b, i] @ weights["embedding_kernel"]
-                g, _ = visit_cell(embedded[i], [g])
-                h, _ = gate_cell(embedded[i], [h])
-                scores[i] = weights["visit_vector"] @ g
-                gates[i] = np.tanh(h @ weights["gate_kernel"] + weights["gate_bias"])
-        a[b] = masked_softmax(scores, valid)
-        context = np.zeros(units)
-        for i in range(steps):
-            context = context + a[b, i] * gates[i] * embedded[i]
-            for k in range(codes):
-                if valid[i]:
-                    gated = gates[i] * weights["embedding_kernel"][k]
-                    slope = a[b, i] * gated @ weights["class_kernel"]
-                    shares[b, i, k] = visits[b, i, k] * slope
-        logits[b] = context @ weights["class_kernel"] + weights["class_bias"]
-    return logits, a, shares
+    steps, units = len(visits), weights["visit_vector"].size
+    valid, kernel = _valid(mask, steps), weights["embedding_kernel"]
+    g, h = np.zeros((2, units))
+    scores, (gates, embedded) = np.zeros(steps), np.zeros((2, steps, units))
+    for i in reversed(np.flatnonzero(valid)):
+        embedded[i] = visits[i] @ kernel
+        g, _ = visit_cell(embedded[i], [g])
+        h, _ = gate_cell(embedded[i], [h])
+        scores[i] = weights["visit_vector"] @ g
+        gates[i] = np.tanh(h @ weights["gate_kernel"] + weights["gate_bias"])
+    a = masked_softmax(scores, valid)
+    context = sum((a[i] * gates[i] * embedded[i] for i in range(steps)), np.zeros(units))
+    shares = np.zeros((*visits.shape, weights["class_bias"].size))
+    for i, k in np.ndindex(visits.shape):
+        if valid[i]:
+            slope = a[i] * (gates[i] * kernel[k]) @ weights["class_kernel"]
+            shares[i, k] = visits[i, k] * slope
+    return context @ weights["class_kernel"] + weights["class_bias"], a, shares
 
 
+@batched("series", "mask")
 def feature_attention(weights, cell, sizes, series, mask=None, normalizer="softmax"):
     """Qin et al. (2017), section 3.2, of `(B, T, D)`: the states of the cell, and the weights.
 
     A missing value is zero in the history of its series. A step without any value is no step.
     """
-    batch, steps, count = series.shape
-    outputs, a = np.zeros((batch, steps, sizes[0])), np.zeros(series.shape)
-    for b in range(batch):
-        there = np.ones((steps, count), bool) if mask is None else mask[b]
-        known = np.where(there, series[b], 0.0)
-        states = [np.zeros(n) for n in sizes]
-        for t in range(steps):
-            if any(there[t]):
-                scores = np.zeros(count)
-                for k in range(count):
-                    state = np.concatenate(states) @ weights["query_kernel"]
-                    history = known[:, k] @ weights["key_kernel"]
-                    if "bias" in weights:
-                        history = history + weights["bias"][k]
-                    hidden = np.tanh(state + history)
-                    scores[k] = weights["score_vector"] @ hidden
-                a[b, t] = NORMALIZERS[normalizer](scores, there[t])
-                outputs[b, t], states = cell(a[b, t] * known[t], states)
+    there, states = _valid(mask, series.shape), [np.zeros(n) for n in sizes]
+    known = np.where(there, series, 0.0)
+    outputs, a = np.zeros((len(series), sizes[0])), np.zeros(series.shape)
+    bias = weights.get("bias", np.zeros((series.shape[1], 1)))
+    for t in np.flatnonzero(there.any(axis=1)):
+        state = np.concatenate(states) @ weights["query_kernel"]
+        hidden = [state + x @ weights["key_kernel"] + b for x, b in zip(known.T, bias, strict=True)]
+        scores = [weights["score_vector"] @ np.tanh(x) for x in hidden]
+        a[t] = NORMALIZERS[normalizer](scores, there[t])
+        outputs[t], states = cell(a[t] * known[t], states)
     return outputs, a

@@ -22,7 +22,6 @@ PARTS = ["keras_attention", *(f"keras_attention.{part}" for part in docstrings.P
 
 
 def public_things():
-    """From each public name, by every path that leads to it, to what it names."""
     modules = [importlib.import_module(part) for part in PARTS]
     return {f"{m.__name__}.{name}": getattr(m, name) for m in modules for name in m.__all__}
 

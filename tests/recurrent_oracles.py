@@ -14,8 +14,7 @@ from tests.oracles import NORMALIZERS, _read, sigmoid
 def with_state(first, step):
     """A row that runs `weights, state = step(query, keys, values, allowed, state)`.
 
-    Args:
-        first: takes the list of valid memory steps and returns the state before the first step.
+    `first` takes the list of valid memory steps and returns the state before the first step.
     """
     state = None
 
@@ -35,9 +34,7 @@ def nowhere(valid):
 
 
 def at_the_start(valid):
-    weights = np.zeros(len(valid))
-    weights[next((j for j in range(len(valid)) if valid[j]), 0)] = 1
-    return weights
+    return np.eye(len(valid))[np.argmax(valid)]
 
 
 def convolution(kernel, weights, j, before=None):
@@ -61,10 +58,9 @@ def additive(weights, query, key, more=0.0, prefix=""):
 
 def location_sensitive(weights, cumulative=True, normalizer="softmax"):
     def step(query, keys, values, allowed, state):
-        scores = np.zeros(len(keys))
-        for j in range(len(keys)):
-            seen = convolution(weights["filter_kernel"], state, j) @ weights["location_kernel"]
-            scores[j] = additive(weights, query, keys[j], seen)
+        filters = [convolution(weights["filter_kernel"], state, j) for j in range(len(keys))]
+        seen = [x @ weights["location_kernel"] for x in filters]
+        scores = [additive(weights, query, *pair) for pair in zip(keys, seen, strict=True)]
         align = NORMALIZERS[normalizer](scores, allowed)
         return align, state + align if cumulative else align
 
@@ -73,10 +69,8 @@ def location_sensitive(weights, cumulative=True, normalizer="softmax"):
 
 def coverage(weights, normalizer="softmax"):
     def step(query, keys, values, allowed, state):
-        scores = np.zeros(len(keys))
-        for j in range(len(keys)):
-            seen = state[j] * weights["coverage_vector"]
-            scores[j] = additive(weights, query, keys[j], seen)
+        seen = [x * weights["coverage_vector"] for x in state]
+        scores = [additive(weights, query, *pair) for pair in zip(keys, seen, strict=True)]
         align = NORMALIZERS[normalizer](scores, allowed)
         return align, state + align
 
@@ -134,15 +128,16 @@ def monotonic(weights, mode="parallel", chunk_size=None):
     return with_state(at_the_start, step)
 
 
-def stepwise_monotonic(weights, hard=False):
+def stepwise_monotonic(weights, hard=False, keep_last=False):
     def step(query, keys, values, allowed, state):
         align = np.zeros(len(keys))
         for j in range(len(keys)):
+            after = [m for m in range(j + 1, len(keys)) if allowed[m]]
             stay = sigmoid(additive(weights, query, keys[j]) + weights["offset_bias"])
             stay = float(stay >= 0.5) if hard else stay
+            stay = 1.0 if keep_last and not after else stay
             stay = stay if allowed[j] else 0.0
             align[j] += state[j] * stay
-            after = [m for m in range(j + 1, len(keys)) if allowed[m]]
             if after:  # otherwise it is lost
                 align[after[0]] += state[j] * (1 - stay)
         return align, align

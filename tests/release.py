@@ -20,7 +20,6 @@ EXAMPLE = re.compile(r"^## In a model\n+```python\n(.*?)```\n+```text\n(.*?)```"
 
 
 def build(folder):
-    """Makes a source distribution, and from it a wheel."""
     subprocess.run([sys.executable, "-m", "build", "--outdir", folder, ROOT], check=True)
     files = sorted(folder.iterdir())
     subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *files], check=True)
@@ -65,21 +64,13 @@ def install(wheel, folder):
 
 
 def try_example(python, folder):
-    """Runs the code of the README, and compares what it prints."""
     code, text = EXAMPLE.search((ROOT / "README.md").read_text("utf-8")).groups()
     script = folder / "example.py"
     origin = "import sys\nassert sys.modules['keras_attention'].__file__.startswith(sys.prefix)\n"
     script.write_text(code + origin, "utf-8")
     environment = {**os.environ, "KERAS_BACKEND": "tensorflow"}
-    done = subprocess.run(
-        [*python, script],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == text, done.stdout
+    printed = subprocess.check_output([*python, script], cwd=folder, env=environment, text=True)
+    assert printed == text, printed
 
 
 def main():

@@ -29,15 +29,13 @@ LOOPS = 1e-12
 
 
 def masks_of(masks):
-    if masks:
-        return QUERY_MASK, MEMORY_MASK
-    return np.ones((B, TQ), bool), np.ones((B, TK), bool)
+    whole = np.ones((B, TQ), bool), np.ones((B, TK), bool)
+    return (QUERY_MASK, MEMORY_MASK) if masks else whole
 
 
 def given(masks):
-    if not masks:
-        return {}
-    return {"query_mask": tensor(QUERY_MASK), "memory_mask": tensor(MEMORY_MASK)}
+    names = {"query_mask": QUERY_MASK, "memory_mask": MEMORY_MASK}
+    return {name: tensor(x) for name, x in names.items()} if masks else {}
 
 
 def soft(scores):
@@ -58,40 +56,40 @@ def chance_of(weights, path):
     return math.prod(weights[i, j] for i, j in enumerate(path))
 
 
-def by_paths(scores, query_mask, memory_mask):
+def samples(x, query_mask, memory_mask):
+    for one, query_valid, memory_valid in zip(x, query_mask, memory_mask, strict=True):
+        yield one[query_valid][:, memory_valid]
+
+
+def by_paths(scores, *masks):
     losses = []
-    for e, query_valid, memory_valid in zip(scores, query_mask, memory_mask, strict=True):
-        weights = soft(e[query_valid][:, memory_valid])
+    for e in samples(scores, *masks):
+        weights = soft(e)
         total = sum(chance_of(weights, path) for path in paths(*weights.shape))
         losses.append(-math.log(total) if total > 0 else 0.0)
     return np.mean(losses)
 
 
-def guided_by_loops(weights, query_mask, memory_mask, width):
+def guided_by_loops(weights, *masks, width):
     losses = []
-    for a, query_valid, memory_valid in zip(weights, query_mask, memory_mask, strict=True):
-        a = a[query_valid][:, memory_valid]
+    for a in samples(weights, *masks):
         total, (steps, length) = 0.0, a.shape
         for i in range(steps):
+            whole = max(a[i].sum(), 1e-15)
             for j in range(length):
                 distance = i / steps - j / length
-                share = a[i, j] / max(a[i].sum(), 1e-15)
-                total += share * (1 - math.exp(-(distance**2) / (2 * width**2)))
-            total += 1 - a[i].sum() / max(a[i].sum(), 1e-15) if length else 0
+                total += a[i, j] / whole * (1 - math.exp(-(distance**2) / (2 * width**2)))
+            total += 1 - a[i].sum() / whole if length else 0
         losses.append(total / max(steps * length, 1))
     return np.mean(losses)
 
 
-def supervised_by_loops(alignment, weights, query_mask, memory_mask):
+def supervised_by_loops(alignment, weights, *masks):
     losses = []
-    for t, a, query_valid, memory_valid in zip(
-        alignment, weights, query_mask, memory_mask, strict=True
-    ):
-        rows = []
-        for i in np.flatnonzero(query_valid):
-            known = [j for j in np.flatnonzero(memory_valid) if t[i, j] > 0]
-            if known:
-                rows.append(-sum(t[i, j] * math.log(a[i, j]) for j in known))
+    for t, a in zip(samples(alignment, *masks), samples(weights, *masks), strict=True):
+        known = [np.flatnonzero(row > 0) for row in t]
+        pairs = [(i, places) for i, places in enumerate(known) if len(places)]
+        rows = [-sum(t[i, j] * math.log(a[i, j]) for j in places) for i, places in pairs]
         losses.append(np.mean(rows) if rows else 0.0)
     return np.array(losses)
 
@@ -111,14 +109,15 @@ def leaking(weights):
 # Soft rows; one row of which nothing is known, and zeros in the others.
 ALIGNMENT, SCORES = soft(normal(2, B, TQ, TK)), normal(1, B, TQ, TK)
 ALIGNMENT[0, 2] = ALIGNMENT[:, :, 1] = 0
-SMALLER = soft(SCORES) * np.array([1, 1, 0.3, 1, 1])[:, None, None]
+WEIGHTS = soft(SCORES)
+SMALLER = WEIGHTS * np.array([1, 1, 0.3, 1, 1])[:, None, None]
 FORWARD = (
     lambda t, x, **masks: forward_sum_loss(x, **masks),
     lambda t, x, *masks: by_paths(x, *masks),
 )
 GUIDED, NARROW = (
     (lambda t, x, width=width, **masks: guided_attention_loss(x, **masks, width=width),
-     lambda t, x, *masks, width=width: guided_by_loops(x, *masks, width))
+     lambda t, x, *masks, width=width: guided_by_loops(x, *masks, width=width))
     for width in (0.2, 0.07)
 )  # fmt: skip
 SUPERVISED = supervised_attention_loss, supervised_by_loops
@@ -129,10 +128,10 @@ LOSSES = {
     # They begin a training, and a maximum has another gradient there.
     "forward sum of equal scores": (*FORWARD, 0 * SCORES, 0 * SCORES, EXACT),
     # The logarithm of weights is a score, too.
-    "forward sum of weights": (*FORWARD, np.log(soft(SCORES)), 2 * SCORES, EXACT),
-    "guided": (*GUIDED, leaking(soft(SCORES)), SMALLER, LOOPS),
-    "guided, narrow": (*NARROW, leaking(soft(SCORES)), SMALLER, LOOPS),
-    "supervised": (*SUPERVISED, soft(SCORES), SMALLER, LOOPS),
+    "forward sum of weights": (*FORWARD, np.log(WEIGHTS), 2 * SCORES, EXACT),
+    "guided": (*GUIDED, leaking(WEIGHTS), SMALLER, LOOPS),
+    "guided, narrow": (*NARROW, leaking(WEIGHTS), SMALLER, LOOPS),
+    "supervised": (*SUPERVISED, WEIGHTS, SMALLER, LOOPS),
 }
 one_of_each = pytest.mark.parametrize("name", ["forward sum", "guided", "supervised"])
 
@@ -149,36 +148,18 @@ def test_a_loss_and_its_gradient_equal_loops(name, masks):
         close(*compiled(run)(tensor(weights)), *oracle([weights]), exact)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_forward_sum_is_ctc_without_blanks(seed):
-    """A blank whose score is very low is never chosen."""
-    scores = normal(seed, B, 11, 5, dtype="float32").astype("float32")
-    lengths, memory_valid = np.array([11, 9, 7, 6, 5]), np.array([5, 4, 3, 5, 1])
-    masks = [np.arange(n) < x[:, None] for n, x in ((11, lengths), (5, memory_valid))]
-    labels = np.where(masks[1], np.arange(1, 6), 0).astype("int32")
-    rows = np.where(masks[1][:, None], scores, -1e4).astype("float32")
-    rows = np.concatenate([np.full((B, 11, 1), -1e4, "float32"), rows], axis=2)
-    counts = (tensor(x.astype("int32")) for x in (memory_valid, lengths))
-    expected = ops.ctc_loss(tensor(labels), tensor(rows), *counts)
-    found = forward_sum_loss(tensor(scores), *map(tensor, masks))
-    np.testing.assert_allclose(numpy(found), numpy(expected).mean(), rtol=1e-4)
-
-
 @masked
 def test_durations_are_those_of_the_best_path(masks):
     weights = soft(2 * normal(2, B, TQ, TK))
     found = durations(tensor(weights), **given(masks))
     assert keras.backend.standardize_dtype(found.dtype) == "int32"
     expected = np.zeros((B, TK))
-    for b, (query_valid, memory_valid) in enumerate(zip(*masks_of(masks), strict=True)):
-        a = weights[b][query_valid][:, memory_valid]
+    for b, a in enumerate(samples(weights, *masks_of(masks))):
         if every := paths(*a.shape):
             best = max(every, key=lambda path, a=a: chance_of(a, path))
-            expected[b, memory_valid] = np.bincount(best, minlength=a.shape[1])
+            expected[b, masks_of(masks)[1][b]] = np.bincount(best, minlength=a.shape[1])
     assert numpy(found).tolist() == expected.tolist()
-
-
-def test_durations_of_equal_weights_move_on_first():
+    # Equal weights move on first.
     assert numpy(durations(np.full((1, 5, 3), 1 / 3, "float32"))).tolist() == [[1, 1, 3]]
 
 
@@ -186,12 +167,10 @@ def test_durations_of_equal_weights_move_on_first():
 def test_padding_has_no_effect_and_a_valid_nan_propagates(name):
     weights, alignment = soft(normal(1, B, TQ, TK)), soft(normal(2, B, TQ, TK))
     valid = QUERY_MASK[:, :, None] & MEMORY_MASK[:, None]
+    hidden = [np.where(valid, x, np.nan) for x in (alignment, weights)]
     (loss, slopes), (again, spoiled) = (
         [numpy(*x) for x in gradients(Weightless, run_masked(name, t), [a])]
-        for t, a in (
-            (alignment, weights),
-            (np.where(valid, alignment, np.nan), np.where(valid, weights, np.nan)),
-        )
+        for t, a in ((alignment, weights), hidden)
     )
     np.testing.assert_array_equal(loss, again)
     np.testing.assert_array_equal(slopes, spoiled)
@@ -200,7 +179,7 @@ def test_padding_has_no_effect_and_a_valid_nan_propagates(name):
     assert np.abs(slopes).max() > 1e-3
     weights[1, 1, 0] = np.nan
     assert np.isnan(numpy(*run_masked(name, alignment)(tensor(weights)))).any()
-    spoiled = durations(tensor(np.where(valid, alignment, np.nan)), **given(True))
+    spoiled = durations(tensor(hidden[0]), **given(True))
     expected = durations(tensor(alignment), **given(True))
     assert numpy(spoiled).tolist() == numpy(expected).tolist()
 
@@ -209,7 +188,7 @@ def run_masked(name, alignment):
     return lambda weights: [LOSSES[name][0](tensor(alignment), weights, **given(True))]
 
 
-def test_what_an_alignment_holds():
+def test_what_an_alignment_holds_and_weights_of_zero():
     """Booleans and integers are alignments too. A NaN at a valid place propagates."""
     weights, alignment = soft(normal(1, B, TQ, TK)), normal(2, B, TQ, TK) > 0.5
     expected = supervised_by_loops(alignment, weights, *masks_of(False))
@@ -217,19 +196,11 @@ def test_what_an_alignment_holds():
         close(supervised_attention_loss(alignment.astype(kind), tensor(weights)), expected, LOOPS)
     spoiled = np.where(np.arange(TK) == 1, np.nan, alignment)
     assert np.isnan(numpy(supervised_attention_loss(tensor(spoiled), tensor(weights)))).all()
-
-
-def test_weights_of_zero():
-    """The loss is finite where the weight of what is aligned is zero. That has no gradient."""
     alignment, weights = np.eye(3)[None], np.eye(3)[None, ::-1]
-    outputs, found = gradients(
-        Weightless, lambda a: [supervised_attention_loss(tensor(alignment), a)], [weights]
-    )
+    loss = lambda a: [supervised_attention_loss(tensor(alignment), a)]  # noqa: E731
+    outputs, found = gradients(Weightless, loss, [weights])
     assert numpy(*outputs) == pytest.approx(-2 / 3 * math.log(1e-30), rel=1e-6)
     assert np.argwhere(numpy(*found)).tolist() == [[0, 1, 1]]
-
-
-EMPTY = [(2, 0, 3), (2, 3, 0), (2, 0, 0), (0, 2, 3)]
 
 
 def align(weights):
@@ -237,7 +208,7 @@ def align(weights):
     return *losses, supervised_attention_loss(weights, weights)
 
 
-@pytest.mark.parametrize("shape", EMPTY)
+@pytest.mark.parametrize("shape", [(2, 0, 3), (2, 3, 0), (2, 0, 0), (0, 2, 3)])
 @pytest.mark.parametrize("graph", [False, pytest.param(True, marks=on_tensorflow)])
 def test_nothing_to_align(shape, graph):
     """Also in a graph that knows no size."""
@@ -264,21 +235,21 @@ def test_a_sample_weight_belongs_to_its_sample():
         assert found == pytest.approx(-math.log(expected) / 2, rel=1e-5)
 
 
-WEIGHTS = np.ones((2, 3, 5), "float32")
+ONES = np.ones((2, 3, 5), "float32")
 
 
 test_bad_arguments = refusals(
-    (lambda: guided_attention_loss(WEIGHTS[0]), "guided_attention_loss: `weights` must"),
-    (lambda: guided_attention_loss(WEIGHTS, width=0), "`width`", "received 0"),
-    (lambda: forward_sum_loss(WEIGHTS.astype(int)), "forward_sum_loss: `scores` must"),
-    (lambda: durations(WEIGHTS, np.ones((2, 5), bool)), "`query_mask`", "(2, 5)"),
-    (lambda: durations(WEIGHTS, None, np.ones((2, 5))), "`memory_mask`", "boolean"),
-    (lambda: supervised_attention_loss(WEIGHTS[:, :2], WEIGHTS),
+    (lambda: guided_attention_loss(ONES[0]), "guided_attention_loss: `weights` must"),
+    (lambda: guided_attention_loss(ONES, width=0), "`width`", "received 0"),
+    (lambda: forward_sum_loss(ONES.astype(int)), "forward_sum_loss: `scores` must"),
+    (lambda: durations(ONES, np.ones((2, 5), bool)), "`query_mask`", "(2, 5)"),
+    (lambda: durations(ONES, None, np.ones((2, 5))), "`memory_mask`", "boolean"),
+    (lambda: supervised_attention_loss(ONES[:, :2], ONES),
      "supervised_attention_loss: `weights`", "because `alignment` has 2 steps", "(2, 3, 5)"),
 )  # fmt: skip
 
 
-def test_rows_that_have_left_the_memory_have_finite_gradients():
+def test_leaving_the_memory_lowers_no_guided_loss_and_has_finite_gradients():
     """In float32, in which the square of a small sum is zero."""
     weights = np.array([[[1e-25, 1e-26, 0], [0, 0, 0], [1e-12, 0, 0], [0.2, 0.8, 0]]])
     mask = tensor(np.array([[True, True, False]]))
@@ -289,10 +260,6 @@ def test_rows_that_have_left_the_memory_have_finite_gradients():
     (found,) = numpy(*gradients(Weightless, run, [weights])[1]).tolist()
     assert np.isfinite(found).all()
     assert np.abs(found[3]).max() > 0
-
-
-def test_the_guided_loss_is_not_lowered_by_leaving_the_memory():
-    """A Gaussian that moves past the last memory step, in float32, until its weights underflow."""
     places = np.arange(0.0, 40.0)[:, None, None]
     weights = np.exp(-np.square(np.arange(3) - places) / 2).astype("float32")
     assert weights.sum(axis=(1, 2)).min() == 0
@@ -303,9 +270,8 @@ def test_the_guided_loss_is_not_lowered_by_leaving_the_memory():
 
 @one_of_each
 def test_precision(name):
-    """Double precision is kept, half precision computed in float32."""
     for dtype, expected in (("float64", "float64"), ("bfloat16", "float32")):
-        given = [ops.cast(x, dtype) for x in (ALIGNMENT, soft(SCORES))]
+        given = [ops.cast(x, dtype) for x in (ALIGNMENT, WEIGHTS)]
         found = LOSSES[name][0](*given)
         assert keras.backend.standardize_dtype(found.dtype) == expected
         exact = LOSSES[name][0](*(ops.cast(x, expected) for x in given))

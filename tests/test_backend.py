@@ -1,48 +1,72 @@
-"""Without a backend, the import says what to install."""
+"""What the import brings with it, or asks for, and `python -m`."""
 
+import importlib.metadata
 import os
 import subprocess
 import sys
 
+import keras
 import pytest
 
-from tests import ROOT
+import keras_attention
+from keras_attention import __main__
+from tests import ROOT, fast
 
-# Packages that Python does not find.
-IMPORT = """
+OPTIONAL = "matplotlib", "keras_tuner", "tensorboard", "tensorflow_text", "sklearn"
+OPTIONAL += "sentencepiece", "tokenizers"
+# Keras itself loads some of them, but never TensorFlow beside another backend.
+LOADED = """
+import sys, keras
+before = set(sys.modules) - {"tensorflow"}
+import keras_attention
+print(sorted({*sys.modules} & {*sys.argv[1:]} - before), keras.layers.Layer().name)
+"""
+# The arguments are packages that Python does not find.
+MISSING = """
 import sys
 from importlib.machinery import PathFinder
 
-missing, find = sys.argv[1].split(","), PathFinder.find_spec
-PathFinder.find_spec = lambda name, *rest: None if name in missing else find(name, *rest)
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *rest: None if name in sys.argv[1:] else find(name, *rest)
 import keras_attention
 """
 
 
-def error_of(backend, *missing):
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORT, ",".join(missing)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": backend},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    return done.stderr.splitlines()[-1]
+def run(code, *arguments, backend="tensorflow"):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": backend}
+    options = {"env": environment, "capture_output": True, "text": True, "check": False}
+    done = subprocess.run([sys.executable, "-c", code, *arguments], **options)
+    return done.stdout if done.returncode == 0 else done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("backend", fast(["jax", "torch"], ["jax"]))
+def test_the_import_loads_nothing_optional_no_other_backend_and_takes_no_name(backend):
+    pytest.importorskip(backend, reason="the backend is not installed")
+    others = {"tensorflow", "jax", "torch"} - {backend}
+    assert run(LOADED, *OPTIONAL, *others, backend=backend) == "[] layer\n"
 
 
 def test_no_backend():
-    message = error_of("tensorflow", "tensorflow", "jax", "torch")
+    message = run(MISSING, "tensorflow", "jax", "torch")
     assert message.startswith("ModuleNotFoundError: Keras is set to run on tensorflow, which is")
     assert "Install it: pip install tensorflow. Or install another of" in message
 
 
 def test_another_backend():
     pytest.importorskip("jax", reason="JAX is not installed")
-    message = error_of("tensorflow", "tensorflow", "torch")
+    message = run(MISSING, "tensorflow", "torch")
     assert message.endswith("Set the environment variable KERAS_BACKEND=jax.")
 
 
 def test_a_package_that_keras_needs_is_missing():
     """Other import errors are raised unchanged."""
-    assert error_of("tensorflow", "ml_dtypes").endswith("No module named 'ml_dtypes'")
+    assert run(MISSING, "ml_dtypes").endswith("No module named 'ml_dtypes'")
+
+
+def test_the_versions_for_an_issue(capsys):
+    __main__.main([])
+    printed = capsys.readouterr().out
+    assert f"keras_attention {keras_attention.__version__}, " in printed
+    assert f"keras {keras.__version__}, backend {keras.backend.backend()}\n" in printed
+    assert f"numpy {importlib.metadata.version('numpy')}\n" in printed
+    assert f"\nPython {sys.version.split()[0]}, " in printed

@@ -30,7 +30,7 @@ from tests.helpers import assert_refused, refusals
 B, TQ, TK, D = 2, 3, 7, 5
 QUERY, VALUE, WIDER = (np.ones(shape, "float32") for shape in ((B, TQ, D), (B, TK, D), (B, TK, 11)))
 STEP, WORDS = QUERY[:, 0], VALUE[:, None]
-MASK, QUERY_MASK = np.ones((B, TK), bool), np.ones((B, TQ), bool)
+MASK = np.ones((B, TK), bool)
 IDS = np.arange(B * TK).reshape(B, TK) % 9
 STORY, ASKED = np.ones((B, 3, 4), "int32"), np.ones((B, 4), "int32")
 RAGGED = tf.ragged.constant([[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]]], ragged_rank=1)
@@ -53,11 +53,6 @@ def decoder(cell=None, attention=None, **options):
     return AttentionRNN(cell, attention, **options)
 
 
-def two_cells(states):
-    cells = decoder([layers.GRUCell(4), layers.GRUCell(6)])
-    return cells(QUERY, VALUE, initial_state=[np.zeros((B, n), "float32") for n in states])
-
-
 def start(state, cell=None):
     return decoder(cell)(QUERY, VALUE, initial_state=state)
 
@@ -72,7 +67,6 @@ def read():
 
 
 def started():
-    """A decoder that has been called, its first states and its prepared memory."""
     layer = called(decoder(), QUERY, VALUE)
     memory = layer.prepare(VALUE)
     return layer, layer.get_initial_state(memory), memory
@@ -103,18 +97,15 @@ every_layer = pytest.mark.parametrize(("make", "inputs"), LAYERS.values(), ids=L
 
 # Every boolean argument of a constructor, and a function that takes it.
 BOOLEANS = {
-    "use_bias": lambda **x: BahdanauAttention(4, **x),
-    "weight_norm": lambda **x: BahdanauAttention(4, **x),
-    "query_to_context": BiDAFAttentionFlow,
-    "context_to_query": BiDAFAttentionFlow,
+    **dict.fromkeys(["use_bias", "weight_norm"], functools.partial(BahdanauAttention, 4)),
+    **dict.fromkeys(["query_to_context", "context_to_query"], BiDAFAttentionFlow),
     "input_feeding": lambda **x: decoder(None, LuongAttention(), **x),
-    "return_state": lambda **x: decoder(**x),
-    "unroll": lambda **x: decoder(**x),
-    "null_memories": lambda **x: network(**x),
+    **dict.fromkeys(["return_state", "unroll"], decoder),
+    "null_memories": network,
 }
 
 
-@pytest.mark.parametrize("given", ["False", "no", "", 0, 1, None, []], ids=repr)
+@pytest.mark.parametrize("given", ["no", "", 0, 1, None, []], ids=repr)
 @pytest.mark.parametrize(("name", "make"), BOOLEANS.items(), ids=BOOLEANS)
 @pytest.mark.each_value
 def test_booleans_must_be_true_or_false(name, make, given):
@@ -143,13 +134,12 @@ def test_flags_of_numpy_and_keras_are_accepted(make, inputs):
 
 @pytest.mark.parametrize("make", [lambda: BahdanauAttention(4), LuongAttention, MemoryHop])
 def test_use_causal_mask_must_be_a_boolean(make):
-    inputs = (QUERY, VALUE)
-    assert_refused(lambda: make()(*inputs, use_causal_mask="no"), "`use_causal_mask` must be True")
-    layer = called(make(), *inputs)
+    layer = called(make(), QUERY, VALUE)
     attend = functools.partial(layer.attend, QUERY, layer.prepare(VALUE))
-    assert_refused(lambda: attend(use_causal_mask="no"), "`use_causal_mask` must be True")
-    assert_refused(lambda: attend(return_attention_scores=0), "`return_attention_scores` must be")
-    assert_refused(lambda: attend(training="no"), "`training` must be None")
+    call = functools.partial(make(), QUERY, VALUE)
+    assert_refused(lambda: call(use_causal_mask="no"), "`use_causal_mask` must be True")
+    for name in ("use_causal_mask", "return_attention_scores", "training"):
+        assert_refused(lambda name=name: attend(**{name: "no"}), f"`{name}` must be ")
 
 
 @every_layer
@@ -167,42 +157,28 @@ def test_an_argument_of_another_kind_is_named(make, inputs):
     assert_refused(lambda: make()([*inputs]), f"`{names[0]}` must be", "received [", call)
 
 
-@pytest.mark.parametrize("given", ["False", 0, 1], ids=repr)
-def test_compiling_takes_booleans(given):
-    def enter():
-        with compiling(given):
-            pass
-
-    assert_refused(enter, "`choice` must be True, False or None", repr(given))
+def repeat(tokens, state, memory):
+    return ops.one_hot(tokens, 5), state, None
 
 
-def search(kind, **options):
-    tokens = {"start_token": 1, "end_token": 2, "max_length": 4}
-
-    def step(tokens, state, memory):
-        return ops.one_hot(tokens, 5), state, None
-
-    options = {"step": step, "state": None, "memory": STEP, **tokens, **options}
-    return kind(options.pop("step"), options.pop("state"), options.pop("memory"), **options)
+def search(kind, step=repeat, memory=STEP, **x):
+    return kind(step, None, memory, **{"start_token": 1, "end_token": 2, "max_length": 4, **x})
 
 
 # The name of a number, its largest allowed value, and a function that takes it.
 NUMBERS = [
-    ("units", 2**20, lambda n: BahdanauAttention(n)),
-    ("units", 2**20, lambda n: LuongAttention(units=n)),
+    *(("units", 2**20, make) for make in (
+        BahdanauAttention, lambda n: LuongAttention(units=n), AttentionPooling,
+        HierarchicalAttention, lambda n: network(units=n))),
     ("half_width", 2**24, lambda n: LuongAttention(alignment="local-p", half_width=n)),
     ("max_length", 2**24, lambda n: LuongAttention("location", max_length=n)),
-    ("units", 2**20, lambda n: AttentionPooling(n)),
-    ("units", 2**20, lambda n: HierarchicalAttention(n)),
     ("sentence_units", 2**20, lambda n: HierarchicalAttention(4, n)),
-    ("units", 2**20, lambda n: network(units=n)),
-    ("vocabulary_size", 2**24, lambda n: network(vocabulary_size=n)),
-    ("memory_size", 2**24, lambda n: network(memory_size=n)),
-    ("position_encoding", 2**24, lambda n: network(position_encoding=n)),
-    ("hops", 100, lambda n: network(hops=n)),
+    *((name, most, lambda n, name=name: network(**{name: n})) for name, most in (
+        ("vocabulary_size", 2**24), ("memory_size", 2**24), ("position_encoding", 2**24),
+        ("hops", 100))),
     ("seed", 2**32 - 1, lambda n: BahdanauAttention(4, seed=n)),
     ("seed", 2**32 - 1, lambda n: HierarchicalAttention(4, dropout=0.1, seed=n)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("more", [1, 2**62, 2**70])
@@ -213,26 +189,21 @@ def test_numbers_that_are_too_large(name, most, make, more):
     assert_refused(lambda: make(most + more), f"`{name}`", f"{most}", f"received {most + more}")
 
 
-TOKENS = {"max_length": 2**20, "start_token": 2**31 - 1, "end_token": 2**31 - 1}
-
-
 @pytest.mark.parametrize("given", [2**31, 2**62])
 @pytest.mark.parametrize("kind", [greedy_search, beam_search])
 def test_searches_with_numbers_that_are_too_large(kind, given):
-    beam = {"beam_width": 2**12, "length_penalty": 5} if kind is beam_search else {}
-    for name, most in (TOKENS | beam).items():
+    limits = {"max_length": 2**20, "start_token": 2**31 - 1, "end_token": 2**31 - 1}
+    limits |= {"beam_width": 2**12, "length_penalty": 5} if kind is beam_search else {}
+    for name, most in limits.items():
         words = f"`{name}` must be", f"{most}", f"received {given}"
         assert_refused(lambda name=name: search(kind, **{name: given}), *words)
 
 
-@pytest.mark.parametrize("built", [False, True])
-def test_too_many_steps_to_unroll(built):
-    layer = called(decoder(unroll=True), QUERY, VALUE) if built else decoder(unroll=True)
-    assert_refused(
-        lambda: layer(np.ones((B, 1001, D), "float32"), VALUE),
-        "`unroll=True` copies the loop for every step. It needs a known number of steps, at most "
-        "1000; received (2, 1001, 5). Give the number to keras.Input, or leave `unroll` out.",
-    )
+def test_too_many_steps_to_unroll():
+    words = "It needs a known number of steps, at most 1000; received (2, 1001, 5). Give the number"
+    for layer in (decoder(unroll=True), called(decoder(unroll=True), QUERY, VALUE)):
+        call = functools.partial(layer, np.ones((B, 1001, D), "float32"), VALUE)
+        assert_refused(call, "`unroll=True` copies the loop for every step. " + words)
 
 
 def test_seeds():
@@ -249,7 +220,6 @@ class NoScore(ScoringMixin, layers.Layer):
 
 PICTURES = np.ones((2, 8, 9, 64))
 UNITS = "`units` must be a positive integer, at most 1048576; received "
-EMBED = "Embed ids first: keras.layers.Embedding(vocabulary_size, features)(ids)"
 FOUR_AXES = "of shape (2, memory steps, features); received float64 of shape (2, 8, 9, 64)."
 BY_NAME = "Pass a mask by its name: `query_mask` or `value_mask` or `attention_mask`."
 PREPARED = "received Memory. A prepared memory goes to attend() or step()."
@@ -257,34 +227,23 @@ NO_WEIGHTS = "has no weights yet. Call it once, or its build(), before decoding.
 PREPARE = "`memory` must be what prepare(memory, memory_mask) returns"
 
 test_constructors = refusals(
-    (lambda: LuongAttention(64),
-     "`score_mode` must be one of 'dot', 'general', 'concat', 'location'; received 64."),
-    (lambda: BahdanauAttention("general"), "received 'general' of type str"),
-    (lambda: LuongAttention("location"),
-     "`max_length` must be a positive integer, at most 16777216; received None"),
+    (lambda: LuongAttention("location"), "`max_length` must be a positive integer", "; received"),
     (lambda: LuongAttention(max_length=9),
      '`max_length` is for score_mode="location" only; received 9. Leave it out.'),
     (lambda: BahdanauAttention("64"), UNITS + "'64' of type str. Write units=64."),
     (lambda: BahdanauAttention(np.float64(64)), "float64. Write units=64."),
-    (lambda: BahdanauAttention(2.5), "received 2.5 of type float."),
-    (lambda: BahdanauAttention(None), UNITS + "None"),
-    (lambda: MemoryHop(4), "must be one of 'add', 'linear'; received 4."),
-    (lambda: BiDAFAttentionFlow(64), "`query_to_context` must be True or False"),
     (lambda: BahdanauAttention(4, scores="dot"),
      "Unrecognized keyword arguments passed to BahdanauAttention: {'scores': 'dot'}"),
     (lambda: BahdanauAttention(4, dropout=50), "received 50. 50 % is 0.5."),
-    (lambda: BahdanauAttention(4, dropout="0.1"),
-     "`dropout` must be a number in [0, 1); received '0.1'."),
-    (lambda: network(position_encoding="False"),
-     "`position_encoding` must be a positive integer", "Or it is True or False."),
     (lambda: NoScore()(QUERY, VALUE),
      "`score` must return floating-point values of shape (2, 3, 7); received None."),
     (lambda: HierarchicalAttention(4, word_encoder=layers.GRUCell(3)),
      "`word_encoder` must be None, or a layer that returns a vector for every step",
-     "received <GRUCell",
-     "A cell makes one step: pass keras.layers.RNN(cell, return_sequences=True)."),
+     "received <GRUCell", "A cell makes one step: pass keras.layers.RNN(cell, return_sequences=T"),
     (lambda: HierarchicalAttention(4, sentence_encoder=layers.GRU),
      "received the class GRU. Make one: GRU(...)."),
+    *((compiling(x).__enter__, "`choice` must be True, False or None", repr(x))
+      for x in ("False", 0, 1)),
     # Decoders.
     (lambda: decoder(layers.GRU(4)), "received <GRU",
      "It runs over whole sequences; pass a cell, such as keras.layers.GRUCell(units)."),
@@ -294,52 +253,22 @@ test_constructors = refusals(
     (lambda: decoder(BahdanauAttention(3), layers.GRUCell(4)),
      "received <BahdanauAttention", "Call AttentionRNN(cell, attention), the cell first."),
     (lambda: decoder(None, [BahdanauAttention(3)]), "`attention` must be one layer"),
-    (lambda: decoder(None, BiDAFAttentionFlow()),
-     "`attention` must be one layer built on ScoringMixin, called as layer(query, value)"),
-    (lambda: decoder(None, AttentionPooling(4)), "layer(query, value)"),
     (lambda: decoder([layers.GRUCell(4)] * 2),
      "`cell` must not hold one cell more than once; received [<GRUCell",
      "Make each: [keras.layers.GRUCell(256) for _ in range(2)]."),
     (lambda: decoder([layers.GRUCell(4), layers.GRU(4)]), "It runs over whole sequences"),
-    (lambda: decoder(output_mode=False), "`output_mode` must be one of 'cell'"),
 )  # fmt: skip
 
 test_calls = refusals(
     (lambda: decoder()(QUERY, [VALUE, STEP]),
-     "`memory` must be floating-point, of shape (2, memory steps, features); received [float32 "
-     "of shape (2, 7, 5), float32 of shape (2, 5)]. Several memories need a MultiSource. Call"),
-    (lambda: additive({"query": QUERY, "value": VALUE}),
-     "`query` must be floating-point", "received {'query': array(", "Call layer(query, value)."),
-    (lambda: additive(QUERY.tolist(), VALUE.tolist()),
-     "`query` must be floating-point", "received [[[1.0, 1.0,", "Call layer(query, value)."),
-    (lambda: additive(IDS, VALUE), "received int64 of shape (2, 7).", EMBED,
-     'Cast other values: keras.ops.cast(query, "float32").'),
-    (lambda: additive(keras.Input((7,), dtype="int32"), keras.Input((7, 5))),
-     "`query` must be floating-point"),
-    (lambda: additive(np.array([["a"]]), VALUE), "`query` must be floating-point"),
-    (lambda: network()(STORY.astype("float32"), ASKED),
-     "`story` must be integer ids, of shape (batch, sentences, words); received float32 of "
-     'shape (2, 3, 4). Cast them: keras.ops.cast(story, "int32"). Call layer(story, question).'),
-    (lambda: additive(QUERY, PICTURES), "`value` must be floating-point, " + FOUR_AXES),
+     "`memory` must be ", "float32 of shape (2, 5)]. Several memories need a MultiSource. Call"),
+    (lambda: additive({"query": QUERY, "value": VALUE}), "`query` ", "received {'query': array("),
+    (lambda: additive(QUERY.tolist(), VALUE), "`query` must be floating-point", "[[[1.0, 1.0,"),
     (lambda: MultiSource([BahdanauAttention(4), BahdanauAttention(4)])(QUERY, [VALUE, PICTURES]),
      "`value[1]` must be floating-point, " + FOUR_AXES),
-    (lambda: HierarchicalAttention(4)(PICTURES[:, None]),
-     "of shape (batch, sentences, words, features); received float64 of shape (2, 1, 8, 9, 64). "
-     "Call layer(inputs)."),
-    (lambda: called(BahdanauAttention(4), QUERY, WIDER)(WIDER, QUERY),
-     "because the layer was built for `query` of 5 features; received float32 of shape (2, 7, "
-     "11). Call layer(query, value)."),
-    (lambda: started()[0](QUERY, WIDER),
-     "was built for `memory` of 5 features; received float32 of shape (2, 7, 11)"),
-    (lambda: additive(value=VALUE),
-     "`query` must be floating-point, of shape (batch, steps, features) or (batch, features); "
-     "received None. Call layer(query, value)."),
     (lambda: additive(RAGGED, RAGGED),
      "received ragged float32 of shape (2, None, 2). Pad it: query.to_tensor(), and pass its"),
-    (lambda: network()(tf.ragged.constant([[[1, 2], [3]]]), ASKED[:1]),
-     "received ragged int32 of shape (1, None, None). Pad it: story.to_tensor(), and pass"),
-    (lambda: additive(keras.Input((None, 2), ragged=True), keras.Input((None, 2))),
-     "`query` must be floating-point", "received ragged float32"),
+    (lambda: additive(keras.Input((None, 2), ragged=True), VALUE), "`query`", "received ragged"),
     (lambda: additive(QUERY, tf.sparse.from_dense(VALUE)), "`value` must be floating-point",
      "received sparse float32 of shape (2, 7, 5). Convert it: tf.sparse.to_dense(value)."),
     # Positions.
@@ -351,10 +280,8 @@ test_calls = refusals(
      "must be integers of shape (2, 3); received 3. Leave it out to count from 0."),
     (lambda: LuongAttention()(STEP, VALUE, position=3),
      "`position` is for attentions that count steps, such as local-m; received 3. Leave it out."),
-    (lambda: local(position="1"),
-     "must be an integer from 0, or integers of shape (2,); received '1'."),
-    (lambda: local(position=1.5), "must be an integer from 0"),
-    (lambda: local(position=-1), "must be an integer from 0"),
+    *((lambda x=x: local(position=x), "must be an integer from 0, or integers of shape (2,)")
+      for x in ("1", 1.5, -1)),
     (lambda: local(position=np.arange(3)),
      "or integers of shape (2,); received int64 of shape (3,)."),
 )  # fmt: skip
@@ -364,43 +291,15 @@ test_masks = refusals(
      "`value_mask` must be boolean, of shape (2, 7); received ragged bool of shape (2, None). "
      "Pad it: value_mask.to_tensor()"),
     (lambda: additive(QUERY, VALUE, MASK),
-     "`key` must be floating-point, of shape (2, 7, features); received bool of shape (2, 7). "
-     + BY_NAME),
+     "`key` must be floating-point, ", "received bool of shape (2, 7). " + BY_NAME),
     (lambda: decoder()(QUERY, VALUE, MASK), "`initial_state`",
      "received dtype bool. Pass a mask by its name: `sequences_mask` or `memory_mask`."),
-    (lambda: additive(QUERY, VALUE, value_mask=np.array([3, 4])),
-     "`value_mask` must be boolean, of shape (2, 7); received int64 of shape (2,). It is True "
-     "where a step is valid: compute it, such as ids != 0, or cast it: "
-     'keras.ops.cast(value_mask, "bool"). Call layer(query, value).'),
-    (lambda: decoder()(QUERY, VALUE, sequences_mask=np.array([[3.0], [2.0]])),
-     "`sequences_mask` must be boolean, of shape (2, 3), because `sequences` has 3 steps; "
-     "received float64 of shape (2, 1). It is True where a step is valid"),
-    (lambda: additive(QUERY, VALUE, attention_mask=np.zeros((TQ, TK), "float32")),
-     "`attention_mask` must be boolean, of shape (3, 7) or (2, 3, 7); received float32 of shape "
-     "(3, 7). It is True where a step is valid"),
-    (lambda: additive(QUERY, VALUE, value_mask=MASK.tolist()),
-     "`value_mask` must be boolean, of shape (2, 7); received [[True, True,"),
-    (lambda: AttentionPooling(4)(QUERY, VALUE),
-     "`mask` must be boolean, of shape (2, 3); received float32 of shape (2, 7, 5). It is True "
-     "where a step is valid", "Call layer(inputs)."),
-    (lambda: read().prepare(VALUE, MASK),
-     "`key` must be floating-point, of shape (2, 7, 5); received bool of shape (2, 7). "
-     + BY_NAME + " Call layer.prepare("),
-    (lambda: additive(QUERY, VALUE, value_mask=QUERY_MASK),
-     "`value_mask` must be boolean, of shape (2, 7), because `value` has 7 memory steps; "
-     "received bool of shape (2, 3)."),
-    (lambda: HierarchicalAttention(4)(WORDS, mask=MASK),
-     "`mask` must be boolean, of shape (2, 1, 7); received bool of shape (2, 7)."),
-    (lambda: additive(QUERY, VALUE, attention_mask=MASK),
-     "`attention_mask` must be boolean, of shape (3, 7) or (2, 3, 7), because `query` has 3 "
-     "steps; received bool of shape (2, 7). To mask only the memory, pass `value_mask`."),
+    (lambda: read().prepare(VALUE, MASK), "`key` must be ", BY_NAME + " Call layer.prepare("),
 )  # fmt: skip
 
 test_memories_and_states = refusals(
-    (lambda: setattr(called(MemoryHop(), STEP, VALUE), "linear", "False"),
-     "`linear` must be True or False"),
-    (lambda: setattr(called(network(), STORY, ASKED), "linear", "False"),
-     "`linear` must be True or False"),
+    *((lambda name=name: setattr(called(LAYERS[name][0](), *LAYERS[name][1]), "linear", "False"),
+       "`linear` must be True or False") for name in ("hop", "network")),
     (lambda: read().attend(QUERY, VALUE),
      "`memory` must come from prepare(value, value_mask=mask); received float32 of shape (2, "
      "7, 5). Call it once, before the first query. Or call layer(query, value)."),
@@ -408,72 +307,51 @@ test_memories_and_states = refusals(
     (lambda: additive(QUERY, Memory(VALUE, VALUE)),
      "`value` must be floating-point, of shape (2, memory steps, features); " + PREPARED),
     (lambda: read().prepare(Memory(VALUE, VALUE)), PREPARED + " Call layer.prepare(value)."),
-    (lambda: read().attend(QUERY.tolist(), read().prepare(VALUE)),
-     "of shape (batch, steps, 5) or (batch, 5); received [[[1.0,"),
-    (lambda: two_cells([4]),
-     "`initial_state` must hold 2 cell states [(2, 4), (2, 6)]; received 1, [(2, 4)]. Pass the "
-     "cell states alone, or leave it out to start from zeros."),
-    (lambda: start(np.zeros((B, 6), "float32")),
-     "must hold 1 cell state [(2, 4)]; received 1, [(2, 6)]. Pass"),
     (lambda: start({"h": STEP, "c": STEP}, layers.LSTMCell(4)),
-     "`initial_state` must be a tensor or a list of tensors, in the order of the cell, such as "
-     "[h, c]; received a dictionary of 'h', 'c'."),
+     "`initial_state` must be a tensor or a list", "[h, c]; received a dictionary of 'h', 'c'."),
     (lambda: start(np.zeros((B, 4), int)),
-     "`initial_state` must hold vectors of floating-point numbers, as of an encoder; received "
-     "dtype int64."),
-    (lambda: started()[0](QUERY, started()[2]),
-     "`memory` must be floating-point, of shape (2, memory steps, 5); " + PREPARED),
+     "must hold vectors of floating-point numbers, as of an encoder; received dtype int64."),
+    (lambda: started()[0](QUERY, started()[2]), "`memory` must be floating-point", PREPARED),
     (lambda: started()[0].prepare(IDS), "attention_rnn", "`memory` must be floating-point"),
-    (lambda: started()[0].prepare(STEP),
-     "`memory` must be floating-point, of shape (batch, memory steps, 5); received float32 of "
-     "shape (2, 5). Call prepare(memory, memory_mask=mask)."),
+    (lambda: started()[0].prepare(STEP), "of shape (2, 5). Call prepare(memory, memory_mask=mas"),
     (lambda: started()[0].prepare(WIDER), "was built for `memory` of 5 features"),
     (lambda: started()[0].prepare(VALUE, MASK.astype(int)), "`memory_mask` must be boolean"),
     (lambda: decoder().prepare(VALUE), NO_WEIGHTS),
-    (lambda: start(True),
-     "`initial_state` must hold tensors; received True. Pass the cell states alone, or leave"),
-    (lambda: two_cells([6, 4]),
-     "`initial_state` must hold 2 cell states [(2, 4), (2, 6)]; received 2, [(2, 6), (2, 4)]."),
+    (lambda: start(True), "`initial_state` must hold tensors; received True. Pass the cell states"),
+    (lambda: start([np.zeros((B, n), "float32") for n in (6, 4)], [*map(layers.GRUCell, (4, 6))]),
+     "cell states [(2, 4), (2, 6)]; received 2, [(2, 6), (2, 4)]."),
     (lambda: decoder().step(STEP, None, Memory(VALUE, VALUE)), NO_WEIGHTS),
     (lambda: started()[0].step(STEP, started()[1], VALUE), PREPARE),
     (lambda: step(np.array([1, 2])),
      "`inputs` must be floating-point, of shape (2, 5); received int64 of shape (2,). Embed ids"),
-    (lambda: step(STEP.astype(int)),
-     "`inputs` must be floating-point, of shape (2, 5); received int64 of shape (2, 5)."),
     (lambda: step(np.repeat(STEP, 5, axis=0)),
-     "`inputs` must be floating-point, of shape (2, 5), because `memory` has batch size 2; "
-     "received float32 of shape (10, 5). In a search, use the memory that it passes to `step`"),
-    (lambda: step(state=[np.zeros((B, 4), "float32")]),
-     "`state` must be the DecoderState that get_initial_state(memory) or the previous step "
-     "returned; received [float32 of shape (2, 4)]"),
+     "because `memory` has batch size 2", ". In a search, use the memory that it passes to `st"),
+    (lambda: step(state=[STEP]),
+     "`state` must be the DecoderState", "received [float32 of shape (2, 5)]"),
     (lambda: step(state=started()[1]._replace(cells=[np.zeros((B, 9), "float32")])),
      "`state` must hold 1 cell state [(2, 4)]; received 1, [(2, 9)]."),
-    (lambda: step(state=state_of_one()),
-     "`state` must hold 1 cell state [(2, 4)]; received 1, [(1, 4)]."),
-    (lambda: started()[0].get_initial_state(B), PREPARE + ", made once before the first step; "
-     "received 2."),
-    (lambda: started()[0].get_initial_state(VALUE), "received float32 of shape (2, 7, 5)."),
+    (lambda: step(state=state_of_one()), "cell state [(2, 4)]; received 1, [(1, 4)]."),
+    (lambda: started()[0].get_initial_state(B), PREPARE + ", made once before the first step; re"),
 )  # fmt: skip
 
+KNOWN = "`query_mask` or `value_mask` or `attention_mask`"
 UNKNOWN = {
-    "bahdanau": ("mask", "`query_mask` or `value_mask` or `attention_mask`"),
-    "luong": ("memory_mask", "`query_mask` or `value_mask` or `attention_mask`"),
+    "bahdanau": ("mask", KNOWN),
+    "luong": ("memory_mask", KNOWN),
     "flow": ("value_mask", "`context_mask` or `query_mask`"),
     "pooling": ("value_mask", "`mask`"),
     "hierarchical": ("word_mask", "`mask`"),
-    "hop": ("mask", "`query_mask` or `value_mask` or `attention_mask`"),
+    "hop": ("mask", KNOWN),
     "decoder": ("value_mask", "`sequences_mask` or `memory_mask`"),
 }
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_masks_by_an_unknown_name(name):
-    make, inputs = LAYERS[name]
-    given, known = UNKNOWN[name]
-    with pytest.raises(TypeError) as error:
+    (make, inputs), (given, known) = LAYERS[name], UNKNOWN[name]
+    words = f"the call takes no `{given}`.*Pass a mask by its name: {known}\\."
+    with pytest.raises(TypeError, match=words):
         make()(*inputs, **{given: MASK})
-    assert f"the call takes no `{given}`" in str(error.value)
-    assert f"Pass a mask by its name: {known}." in str(error.value)
 
 
 def test_unknown_arguments():
@@ -492,13 +370,11 @@ def test_the_mixin_is_a_layer_and_goes_before_others():
 
 def test_masks_by_position():
     """Keras would pass masks that are None twice."""
-    layer, flow = BahdanauAttention(4), BiDAFAttentionFlow()
-    mask = MASK.copy()
+    layer, flow, mask = BahdanauAttention(4), BiDAFAttentionFlow(), MASK.copy()
     mask[:, 3:] = False
-    by_name = layer(QUERY, VALUE, value_mask=mask)
-    assert np.array_equal(by_name, layer(QUERY, VALUE, None, None, mask))
-    by_name = flow(QUERY, VALUE, query_mask=mask)
-    assert np.array_equal(by_name, flow(QUERY, VALUE, None, mask))
+    by_name = layer(QUERY, VALUE, value_mask=mask), flow(QUERY, VALUE, query_mask=mask)
+    by_place = layer(QUERY, VALUE, None, None, mask), flow(QUERY, VALUE, None, mask)
+    assert all(map(np.array_equal, by_name, by_place))
 
 
 START = "`start_token` must be an integer from 0 to 2147483647"
@@ -510,17 +386,14 @@ FUNCTION = "`step` must be a function step(tokens, state, memory)"
     ({"start_token": np.array([1, 1])}, (START + "; received array([1, 1])",)),
     ({"start_token": "<s>"},
      (START + "; received '<s>' of type str.", "Look it up in the vocabulary.")),
-    ({"max_length": tf.constant(4)}, ("Write max_length=4.",)),
     ({"max_length": "4"}, ("received '4' of type str. Write max_length=4.",)),
     ({"step": None}, (FUNCTION, "None")),
     ({"step": lambda tokens, state: None}, (FUNCTION, "too many positional arguments")),
-    ({"step": layers.Dense(3)}, (FUNCTION, "too many positional arguments")),
     ({"step": lambda tokens, state, memory: (ops.ones((10, 5)), None)},
      ("`step` must return the tuple (logits, state, weights), None for what is missing; "
       "received a tuple of 2.",)),
     ({"memory": RAGGED},
-     ("`memory` must be a dense tensor; received ragged float32 of shape (2, None, 2). Pad it: "
-      "memory.to_tensor()",)),
+     ("`memory` must be a dense tensor; received ragged float32 of shape (2, None, 2). Pad it",)),
 ])  # fmt: skip
 def test_mistakes_of_searches(options, words):
     for kind in (beam_search, greedy_search):

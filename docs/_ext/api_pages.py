@@ -15,6 +15,7 @@ PARTS = {
     "attention": "The protocol of an attention: base classes, and the tuples that they exchange.",
     "decoder": "Attention inside a recurrence.",
     "seq2seq": "Sequence to sequence: the model, its encoder and its heads.",
+    "text": "Tokenizers: texts to ids and back.",
     "search": None,
     "ops": "The equations as functions.",
     "alignment": "Losses that teach alignments, and durations.",

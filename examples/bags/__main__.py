@@ -40,8 +40,7 @@ def parse(argv):
     add("--data", metavar="FILE.csv", help="your bags (default: digits)")
     add("--pooling", nargs="+", choices=POOLINGS, default=list(POOLINGS), help="(all)")
     add("--folds", type=types.between(int, 2), default=10, help="(%(default)s)")
-    text = "of all folds, in another order (%(default)s)"
-    add("--repeats", type=types.count, default=1, help=text)
+    add("--repeats", type=types.count, default=1, help="of all folds, reordered (%(default)s)")
     add("--drop-instances", type=types.share, help="share hidden in training (digits 0.3, else 0)")
     add("--seed", type=types.seed, default=1, help="of all random numbers (%(default)s)")
     add("--output", default="output/bags", help="folder for the results (%(default)s)")
@@ -60,8 +59,7 @@ def build(bags, pooling, options):
     rate = warmup_cosine(LEARNING_RATE, EPOCHS * STEPS, last=0.0)
     optimizer = keras.optimizers.AdamW(rate, weight_decay=WEIGHT_DECAY)
     optimizer.exclude_from_weight_decay(var_names=["bias"])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer, loss)
+    model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model, reader, lambda: build_model(*sizes)[0]
 
 
@@ -87,8 +85,8 @@ def main(argv=None):
     if options.data:
         parts = data.parts(bags, options.folds, options.repeats, options.seed)
     settings = {name: x for name, x in vars(options).items() if name not in FREE}
-    settings |= {"bags": fingerprint(bags.instances, bags.sizes, bags.labels)}
-    settings |= {"backend": keras.backend.backend()}
+    digest = fingerprint(bags.instances, bags.sizes, bags.labels)
+    settings |= {"bags": digest, "backend": keras.backend.backend()}
     output = own_folder(pathlib.Path(options.output))
     results = Results(output / "results.json", settings)
     models = {pooling: build(bags, pooling, options) for pooling in options.pooling}

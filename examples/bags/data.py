@@ -1,6 +1,7 @@
 """Bags of instances: read from files, generated from digits, in folds and in batches."""
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -56,12 +57,8 @@ class Bags(NamedTuple):
     def training(self, chosen, members, steps, seed):
         """The bags for `fit`, in epochs of so many batches. Each member sees all bags."""
         labels = np.repeat(self.labels[:, None], members, 1)
-        return Batches(
-            lambda order: self.batches(chosen, order),
-            lambda rows: (self.padded(rows), labels[rows]),
-            seed,
-            steps,
-        ).dataset()
+        split = partial(self.batches, chosen)
+        return Batches(split, lambda x: (self.padded(x), labels[x]), seed, steps).dataset()
 
 
 def read(path):
@@ -152,9 +149,8 @@ def make_digits(train, test, seed):
         chosen.append(rows)
     rows = np.concatenate(chosen)
     names = [str(bag + 1) for bag in range(len(sizes))]
-    classes = ["without a 9", "with a 9"]
-    instances, truth = images[rows].astype("float32"), digits[rows] == 9
-    return Bags(instances, sizes, labels, classes, names, truth=truth)
+    classes, instances = ["without a 9", "with a 9"], images[rows].astype("float32")
+    return Bags(instances, sizes, labels, classes, names, truth=digits[rows] == 9)
 
 
 def parts(bags, folds, repeats, seed):

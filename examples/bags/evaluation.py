@@ -19,11 +19,9 @@ from keras_attention.plotting import plot_bag
 
 # They read the mean, minimum and maximum of each feature in a bag.
 BASELINES = {
-    "SVM": lambda seed, count: make_pipeline(StandardScaler(), SVC(random_state=seed)),
-    "gradient boosting": lambda seed, count: HistGradientBoostingClassifier(
-        # With leaves of at least 20 bags, the default, fewer than 40 bags are never split.
-        min_samples_leaf=20 if count >= 40 else max(1, count // 10),
-        random_state=seed,
+    "SVM": lambda seed, leaf: make_pipeline(StandardScaler(), SVC(random_state=seed)),
+    "gradient boosting": lambda seed, leaf: HistGradientBoostingClassifier(
+        min_samples_leaf=leaf, random_state=seed
     ),
 }
 SHARE = 0.1  # of the instances of a bag, which are erased
@@ -78,16 +76,14 @@ def gradients(reader, given, classes=slice(None)):
 
 def add_baselines(results, names, bags, train, test, seed):
     """Adds classifiers of pooled features to the results."""
-    x = np.array(
-        [
-            np.concatenate([rows.mean(0), rows.min(0), rows.max(0)])
-            for rows in (bags.instances[bags.of(bag)] for bag in range(len(bags.sizes)))
-        ]
-    )
+    rows = [bags.instances[bags.of(bag)] for bag in range(len(bags.sizes))]
+    x = np.array([np.concatenate([part.mean(0), part.min(0), part.max(0)]) for part in rows])
     for name, make in BASELINES.items():
         if results.find(pooling=name, **names):
             continue
-        model = make(seed, len(train)).fit(x[train], bags.labels[train])
+        # With leaves of at least 20 bags, the default, fewer than 40 bags are never split.
+        leaf = 20 if len(train) >= 40 else max(1, len(train) // 10)
+        model = make(seed, leaf).fit(x[train], bags.labels[train])
         scores = model.decision_function(x[test])
         entry = judged(model.predict(x[test]), scores, bags, test)
         results.add({"pooling": name, **names, **entry})
@@ -139,9 +135,11 @@ def measure_reasons(reader, bags, chosen):
     random, found = np.random.default_rng(0), collections.defaultdict(list)
 
     def ask(instances):
-        return reader.predict_on_batch(
-            {"instances": instances, "mask": np.any(instances != 0, axis=2)}
-        )
+        mask = np.any(instances != 0, axis=2)
+        return reader.predict_on_batch({"instances": instances, "mask": mask})
+
+    def probabilities(instances):
+        return ask(instances)["probabilities"]
 
     for batch in bags.batches(chosen):
         given = bags.padded(batch)
@@ -152,14 +150,10 @@ def measure_reasons(reader, bags, chosen):
         }
         for kind, importance in kinds.items():
             for loss in (comprehensiveness, sufficiency):
-                lost = loss(
-                    lambda x: ask(x)["probabilities"], given["instances"], importance, SHARE
-                )
+                lost = loss(probabilities, given["instances"], importance, SHARE)
                 found[kind, loss.__name__].extend(lost.tolist())
-    lines = [
-        f"What the probability of the predicted class loses, {SHARE:.0%} of the instances:",
-        f"{'importance':26}without them  with them alone",
-    ]
+    lines = [f"What the probability of the predicted class loses, {SHARE:.0%} of the instances:"]
+    lines += [f"{'importance':26}without them  with them alone"]
     for kind in kinds:
         lost, left = (np.mean(found[kind, x]) for x in ("comprehensiveness", "sufficiency"))
         lines.append(f"{kind:26}{lost:12.3f}  {left:15.3f}")

@@ -57,8 +57,7 @@ def build_model(features, classes, pooling, hidden, drop_instances, members):
     for n in range(members):
         x, kept = instances, DropInstances(drop_instances)(mask) if drop_instances else mask
         for width in hidden:
-            x = layers.Dense(width, "relu")(x)
-            x = layers.Dropout(DROPOUT)(x)
+            x = layers.Dropout(DROPOUT)(layers.Dense(width, "relu")(x))
         if pooling in ("gated", "attention"):
             attention = AttentionPooling(UNITS, gated=pooling == "gated", name=f"attention_{n}")
             bag, weight = attention(x, mask=kept, return_attention_scores=True)

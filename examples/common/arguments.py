@@ -41,10 +41,8 @@ def add_directions(parser):
 def check_directions(parser, options):
     """Checks that at least one model writes from left to right."""
     if not 0 <= options.backward < options.ensemble:
-        parser.error(
-            f"--backward must be 0 or more and less than --ensemble, which is {options.ensemble}; "
-            f"received {options.backward}"
-        )
+        limits = f"0 or more and less than --ensemble, which is {options.ensemble}"
+        parser.error(f"--backward must be {limits}; received {options.backward}")
 
 
 def members(options):

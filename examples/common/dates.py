@@ -30,10 +30,11 @@ def write(date, pattern):
     suffix = "th" if 11 <= day <= 13 else {1: "st", 2: "nd", 3: "rd"}.get(day % 10, "th")
     names = {"day": day, "month": month, "short": month[:3], "number": date.month}
     names |= {"nth": f"{day}{suffix}", "ordinal": ORDINALS[day - 1], "year": date.year}
+    names |= {"yy": f"{date:%y}" if 1969 <= date.year <= 2068 else date.year}
     return pattern.format(**names, weekday=WEEKDAYS[date.weekday()])
 
 
-def make_pairs(sizes, seed=0):
+def make_pairs(sizes, seed=0, formats=FORMATS):
     """Makes disjoint sets of pairs, `(sources, targets)` for each size: no day is in two of them.
 
     The same seed gives the same pairs.
@@ -44,7 +45,7 @@ def make_pairs(sizes, seed=0):
     sets = []
     for size in sizes:
         chosen = [next(dates) for _ in range(size)]
-        sources = [_vary(write(date, rng.choice(FORMATS)), rng) for date in chosen]
+        sources = [_vary(write(date, rng.choice(formats)), rng) for date in chosen]
         sets.append((sources, [date.isoformat() for date in chosen]))
     return sets
 

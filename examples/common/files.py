@@ -24,16 +24,12 @@ def make_folder(path):
         with tempfile.TemporaryFile(dir=path) as file:
             file.write(bytes(4096))
     except OSError as error:
-        raise SystemExit(
-            f"--output {path}: {error.strerror}. Choose a folder that can be written."
-        ) from error
+        refuse(f"--output {path}", f"{error.strerror}. Choose a folder that can be written")
     return path
 
 
 def own_folder(path):
-    """Makes a folder for results, and refuses other runs there until this process ends or is
-    killed.
-    """
+    """Makes a folder for results, and refuses other runs there until this process ends."""
     folder = make_folder(path).resolve()
     try:
         LOCKS.setdefault(folder, filelock.FileLock(folder / ".lock")).acquire(blocking=False)
@@ -54,9 +50,9 @@ def read_text(path):
         text = pathlib.Path(path).read_bytes().decode().removeprefix("\ufeff")
         return text if "\0" not in text else refuse(path, NUL)
     except UnicodeDecodeError as error:
-        byte = f"byte {error.start} ({error.object[error.start]:#04x})"
         found = "utf-16" if error.object[:2] in (b"\xff\xfe", b"\xfe\xff") else "latin1"
-        refuse(path, f"not UTF-8 at {byte}. Convert it, for example: iconv -f {found} -t utf-8")
+        cure = f"Convert it, for example: iconv -f {found} -t utf-8"
+        refuse(path, f"not UTF-8 at byte {error.start} ({error.object[error.start]:#04x}). {cure}")
     except OSError as error:
         refuse(path, error.strerror)
 
@@ -102,10 +98,9 @@ def whole_file(path):
         temporary.replace(path)
         remove(old)
     except OSError as error:
-        raise SystemExit(
-            f"{path} cannot be written: {error.strerror or error}. Earlier results are unchanged. "
-            "Free space on the disk or choose another --output, then run the same command again."
-        ) from error
+        remedy = "Free space on the disk or choose another --output, then run the same command"
+        wrong = f"{path} cannot be written: {error.strerror or error}"
+        raise SystemExit(f"{wrong}. Earlier results are unchanged. {remedy} again.") from error
     finally:
         remove(temporary)
 
@@ -168,16 +163,11 @@ def check_settings(path, settings):
     if old is None:
         write_json(path, new)
         return
-    changed = [
-        f"{name}: {old.get(name)!r} then, {new.get(name)!r} now"
-        for name in sorted({*old, *new})
-        if old.get(name) != new.get(name)
-    ]
-    if changed:
-        raise SystemExit(
-            f"{path} is of a run with other settings ({'; '.join(changed)}). Choose another "
-            f"--output, or delete {path.parent}. Nothing was written."
-        )
+    names = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+    if names:
+        changed = "; ".join(f"{x}: {old.get(x)!r} then, {new.get(x)!r} now" for x in names)
+        remedy = f"Choose another --output, or delete {path.parent}"
+        refuse(path, f"belongs to a run with other settings ({changed}). {remedy}")
 
 
 def read_json(path, kind):

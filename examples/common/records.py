@@ -35,13 +35,8 @@ def record_file(text):
 def write_record(path, figures=None, tables=None, seeds=()):
     """Writes a record, or nothing if `path` is None. The headlines of an earlier record stay.
 
-    Args:
-        path: the file.
-        figures: a dict from names to numbers, strings, and dicts of such: {"test": {"f1": 69.15}}
-            becomes the figure "test, f1".
-        tables: a dict from names to lists of rows, the header first. Numbers may be strings, to
-            keep their digits.
-        seeds: a list of the seeds.
+    In `figures`, {"test": {"f1": 69.15}} becomes the figure "test, f1". `tables` are lists of rows,
+    the header first, by their names; numbers may be strings, to keep their digits.
     """
     if path is None:
         return
@@ -73,14 +68,10 @@ def provenance():
     if hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         machine += f", {memory / 2**30:.0f} GiB"
-    facts = {
-        "command": (f"KERAS_BACKEND={backend} " if backend else "")
-        + shlex.join(["python", *sys.orig_argv[1:]]),
-        "commit": done.stdout.strip() or "unknown",
-        "date": datetime.date.today(),
-        "machine": machine,
-        "minutes": round((time.time() - START) / 60, 1),
-    }
+    command = shlex.join(["python", *sys.orig_argv[1:]])
+    facts = {"command": f"KERAS_BACKEND={backend} {command}" if backend else command}
+    facts |= {"commit": done.stdout.strip() or "unknown", "date": datetime.date.today()}
+    facts |= {"machine": machine, "minutes": round((time.time() - START) / 60, 1)}
     installed = {x.metadata["Name"].lower(): x.version for x in importlib.metadata.distributions()}
     versions = {name: installed[name] for name in PACKAGES if name in installed}
     return facts, {"python": platform.python_version(), **versions}

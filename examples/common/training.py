@@ -48,10 +48,9 @@ def bucketed(lengths, size, order=None, cells=None):
         part = part[np.lexsort(keys[part].T)]
         while len(part):
             count = size
-            if cells:
+            if cells:  # the padded size grows with every sample
                 widest = np.maximum.accumulate(sizes[part[:size]]).prod(axis=1)
-                fit = widest * np.arange(1, len(widest) + 1) <= cells
-                count = max(1, int(np.sum(fit)))  # the padded size grows with every sample
+                count = max(1, np.sum(widest * np.arange(1, len(widest) + 1) <= cells))
             batches.append(part[:count])
             part = part[count:]
     if order is not None:
@@ -171,6 +170,18 @@ class Resume(keras.callbacks.Callback):
         best = str(self.folder / "best.weights.h5")
         return [keras.callbacks.ModelCheckpoint(best, monitor, mode="min", **options), log, self]
 
+    def fit(self, model, epochs, valid=None, monitor=None, callbacks=()):
+        """Fits a compiled model to the batches until it has had so many epochs."""
+        model.fit(
+            self.batches.dataset(),
+            validation_data=valid,
+            epochs=epochs,
+            initial_epoch=self.restore(model),
+            callbacks=[*callbacks, *self.callbacks(monitor)],
+            shuffle=False,  # the batches are shuffled
+            verbose=VERBOSE,
+        )
+
     def load_best(self, model):
         self._load(model, self.folder / "best.weights.h5")
 
@@ -191,10 +202,9 @@ class Resume(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         if not np.isfinite([logs["loss"], logs.get("val_loss", 0)]).all():
-            raise SystemExit(
-                f"the training diverged: loss {logs['loss']} after epoch {epoch + 1}. Lower the "
-                "learning rate, which is an option or a constant, and choose another --output."
-            )
+            remedy = "Lower the learning rate, an option or a constant, and choose another --output"
+            loss = f"loss {logs['loss']} after epoch {epoch + 1}"
+            raise SystemExit(f"the training diverged: {loss}. {remedy}.")
         with whole_file(self.path) as temporary:
             self.model.save_weights(temporary)
 
@@ -206,10 +216,7 @@ class Resume(keras.callbacks.Callback):
 
 
 def seed_model(seed):
-    """Makes the next model independent of earlier ones. Call it before building each model.
-
-    On TensorFlow this deletes existing SentencePiece tokenizers.
-    """
+    """Makes the next model independent of earlier ones. Call it before building each model."""
     keras.utils.clear_session()
     keras.utils.set_random_seed(seed)
 
@@ -228,9 +235,8 @@ def reseed(model, seed, step):
 def warmup_cosine(highest, steps, last):
     """Rises to `highest` in a tenth of the steps, at most 200, then falls to its share `last`."""
     warmup = min(200, steps // 10)
-    return keras.optimizers.schedules.CosineDecay(
-        0.0, steps - warmup, warmup_target=highest, warmup_steps=warmup, alpha=last
-    )
+    options = {"warmup_target": highest, "warmup_steps": warmup, "alpha": last}
+    return keras.optimizers.schedules.CosineDecay(0.0, steps - warmup, **options)
 
 
 def moving_average(momentum, steps):

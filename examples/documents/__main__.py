@@ -25,7 +25,7 @@ import keras
 from examples.common import arguments as types
 from examples.common.files import Results, check_classes, fingerprint, own_folder
 from examples.common.records import add_record, write_record
-from examples.common.training import VERBOSE, Resume, seed_model, warmup_cosine
+from examples.common.training import Resume, seed_model, warmup_cosine
 from examples.documents import evaluation, letters, model, ngrams
 from examples.documents.data import Folds, read
 
@@ -38,14 +38,10 @@ DEFAULTS = {
 # How to train. `word_dropout` drops words, `dropout` features of all words and of the document.
 RECIPES = {
     "ngrams": {"epochs": 20, "learning_rate": 0.3, "min_count": 1},
-    "your documents": {
-        **{"epochs": 6, "learning_rate": 0.003, "min_count": 5, "embedding": 64, "units": 32},
-        **{"dropout": 0.5, "word_dropout": 0.1},
-    },
-    "letters": {
-        **{"epochs": 5, "learning_rate": 0.005, "min_count": 1, "embedding": 32, "units": 24},
-        **{"dropout": 0.5, "word_dropout": 0.0},
-    },
+    "your documents": {"epochs": 6, "learning_rate": 0.003, "min_count": 5, "embedding": 64}
+    | {"units": 32, "dropout": 0.5, "word_dropout": 0.1},
+    "letters": {"epochs": 5, "learning_rate": 0.005, "min_count": 1, "embedding": 32}
+    | {"units": 24, "dropout": 0.5, "word_dropout": 0.0},
 }
 FREE = "pooling", "runs", "output", "record"  # options that change no model
 
@@ -91,15 +87,7 @@ def train(fold, options, settings, folder):
         loss = keras.losses.CategoricalCrossentropy(from_logits=True)
         optimizer = keras.optimizers.Adam(warmup_cosine(rate, steps, 0.05), global_clipnorm=1.0)
     classifier.compile(optimizer, loss, metrics=["accuracy"])
-    resume = Resume(folder, settings, batches)
-    classifier.fit(
-        batches.dataset(),
-        epochs=options.epochs,
-        initial_epoch=resume.restore(classifier),
-        callbacks=resume.callbacks(),
-        shuffle=False,  # `batches` shuffle
-        verbose=VERBOSE,
-    )
+    Resume(folder, settings, batches).fit(classifier, options.epochs)
     return classifier, reader
 
 

@@ -2,6 +2,7 @@
 
 import pathlib
 from collections import Counter
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -78,10 +79,8 @@ class Encoded:
 
 def encode(text, vocabulary, longest):
     """A text as arrays of ids. A sentence of more than `longest` words continues as the next."""
-    return [
-        np.array([vocabulary(token[0]) for token in sentence], "int32")
-        for sentence in split_sentences(text, longest)
-    ]
+    sentences = split_sentences(text, longest)
+    return [np.array([vocabulary(token[0]) for token in x], "int32") for x in sentences]
 
 
 class Fold(NamedTuple):
@@ -96,11 +95,8 @@ class Fold(NamedTuple):
     def batches(self, seed):
         """The training documents for `fit`: ids, and a one for the class of each document."""
         data, targets = self.data, np.eye(self.classes, dtype="float32")[self.data.labels]
-        return Batches(
-            lambda order: data.batches(self.train, order),
-            lambda rows: (data.padded(rows), targets[rows]),
-            seed,
-        )
+        split = partial(data.batches, self.train)
+        return Batches(split, lambda rows: (data.padded(rows), targets[rows]), seed)
 
 
 class Folds:

@@ -1,6 +1,7 @@
 """Tests a model beside linear ones, and saves it."""
 
 import collections
+import itertools
 
 import numpy as np
 
@@ -53,9 +54,8 @@ def add_baselines(results, task, number, seed):
         if results.find(pooling=name, fold=number):
             continue
         counted = {"ngram_range": (1, longest), "min_df": longest, "token_pattern": TOKEN}
-        model = make_pipeline(
-            TfidfVectorizer(sublinear_tf=True, **counted), kind(random_state=seed, max_iter=1000)
-        )
+        vectors = TfidfVectorizer(sublinear_tf=True, **counted)
+        model = make_pipeline(vectors, kind(random_state=seed, max_iter=1000))
         try:
             model.fit(task.texts[train], task.labels[train])
         except ValueError:  # the documents have no words, or no words that occur twice
@@ -83,9 +83,8 @@ def report(results, options, documents):
             print(f"  the sentence with the largest weight decides in {mean:.1f}%")
             figures["largest weight on the deciding sentence, %"] = mean
     for pooling in found.keys() - {"attention"} if "attention" in found else ():
-        gains = [
-            x - found[pooling][n] for n, x in found["attention"].items() if n in found[pooling]
-        ]
+        both = found[pooling].keys() & found["attention"].keys()
+        gains = [found["attention"][n] - found[pooling][n] for n in sorted(both)]
         print(f"attention over {pooling}: {spread(gains)} points")
     return figures
 
@@ -103,10 +102,8 @@ def save(reader, fold, task, shown, output):
     """Writes the files of a trained model. `shown` are the documents on the page."""
     write_model(reader, output / "model.keras", fold.data.padded(shown))
     found = predict(reader, fold.data, shown)
-    readings = [
-        reading(task, n, {name: x[row] for name, x in found.items()}, fold.vocabulary)
-        for row, n in enumerate(shown)
-    ]
+    each = [{name: x[row] for name, x in found.items()} for row in range(len(shown))]
+    readings = [reading(task, n, x, fold.vocabulary) for n, x in zip(shown, each, strict=True)]
     title = f"Which words and sentences were read: {len(readings)} of the test documents"
     write_text(output / "documents.html", document_page(readings, title, NOTE))
     save_figure(output / "document.png", plot_document(readings[0]))
@@ -115,13 +112,10 @@ def save(reader, fold, task, shown, output):
 
 def reading(task, number, found, vocabulary):
     """One document and its weights, with the text between its words."""
-    document, last, gaps = task.documents[number], 0, []
+    document = task.documents[number]
     sentences = split_sentences(document.text, task.longest)
-    for sentence in sentences:
-        gaps.append([])
-        for token in sentence:
-            gaps[-1].append(document.text[last : token.start()])
-            last = token.end()
+    ends = itertools.chain([0], (token.end() for sentence in sentences for token in sentence))
+    gaps = [[document.text[next(ends) : token.start()] for token in x] for x in sentences]
     words = [[token[0] for token in sentence] for sentence in sentences]
     unknown = [x for sentence in words for x in sentence if vocabulary(x) == vocabulary.size - 1]
     unknown = ", ".join(dict.fromkeys(unknown))

@@ -22,8 +22,7 @@ PARTS = {"person": PEOPLE, "day": dates.WEEKDAYS[:6], "month": MONTHS, "town": T
 
 def make(size, seed=0):
     """Makes letters, and the number of each deciding sentence. A seed gives the same letters."""
-    rng = random.Random(seed)
-    documents, deciding = [], []
+    rng, documents, deciding = random.Random(seed), [], []
     for number in range(size):
         label, thing = rng.choice(list(WISHES)), rng.choice(THINGS)
         sentences = [_fill(text, rng, thing) for text in rng.sample(PLAIN, rng.randint(3, 8))]
@@ -33,8 +32,7 @@ def make(size, seed=0):
         rng.shuffle(sentences)
         place = rng.randint(0, len(sentences))
         sentences.insert(place, _fill(rng.choice(DECISIVE), rng, thing, label))
-        text = " ".join(f"{sentence}." for sentence in sentences)
-        documents.append(Document(f"letter {number}", text, label))
+        documents.append(Document(f"letter {number}", ". ".join(sentences) + ".", label))
         deciding.append(place)
     return documents, deciding
 

@@ -24,12 +24,8 @@ def build_model(words, classes, pooling, encoder, embedding, units, dropout, wor
             return None
         return layers.Bidirectional(layers.GRU(units, return_sequences=True), name=name)
 
-    hierarchy = HierarchicalAttention(
-        2 * units,
-        word_encoder=encode("word_encoder"),
-        sentence_encoder=encode("sentence_encoder"),
-        name="hierarchy",
-    )
+    encoders = {name: encode(name) for name in ("word_encoder", "sentence_encoder")}
+    hierarchy = HierarchicalAttention(2 * units, **encoders, name="hierarchy")
     ids = keras.Input((None, None), dtype="int32", name="ids")
     x = layers.Embedding(words, embedding, mask_zero=True, name="embedding")(ids)
     x = layers.Dropout(word_dropout, noise_shape=(None, None, None, 1))(x)
@@ -42,12 +38,6 @@ def build_model(words, classes, pooling, encoder, embedding, units, dropout, wor
             weight.trainable = False
     x = layers.Dropout(dropout)(x)
     logits = layers.Dense(classes, name="classes")(x)
-    reader = keras.Model(
-        ids,
-        {
-            "probabilities": layers.Softmax(name="probabilities")(logits),
-            "word_weights": word_weights,
-            "sentence_weights": sentence_weights,
-        },
-    )
-    return keras.Model(ids, logits), reader
+    found = {"word_weights": word_weights, "sentence_weights": sentence_weights}
+    found["probabilities"] = layers.Softmax(name="probabilities")(logits)
+    return keras.Model(ids, logits), keras.Model(ids, found)

@@ -70,9 +70,8 @@ class NgramAttention(layers.Layer):
         valid = flat > 0
 
         def totals(x):
-            return ops.reshape(
-                ops.segment_sum(ops.reshape(x, (-1,)), rows, size * self.size), (size, self.size)
-            )
+            sums = ops.segment_sum(ops.reshape(x, (-1,)), rows, size * self.size)
+            return ops.reshape(sums, (size, self.size))
 
         count = ops.take_along_axis(totals(ops.cast(valid, self.compute_dtype)), flat, axis=1)
         scores = -ops.log(ops.maximum(count, 1))
@@ -135,12 +134,9 @@ def build_model(fold, pooling):
         attend.prior.assign(0.5 * np.log(prior))
     sentences = ops.sum(weights, axis=2)
     given = ops.expand_dims(ops.where(sentences > 0, sentences, 1.0), 2)
-    outputs = {
-        "probabilities": probabilities(margins),
-        "word_weights": weights / given,
-        "sentence_weights": sentences,
-    }
-    return keras.Model(ids, margins), keras.Model(ids, outputs)
+    found = {"word_weights": weights / given, "sentence_weights": sentences}
+    found["probabilities"] = probabilities(margins)
+    return keras.Model(ids, margins), keras.Model(ids, found)
 
 
 def find_pairs(data, chosen, words):

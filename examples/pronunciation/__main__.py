@@ -20,7 +20,6 @@ from examples.common.records import add_record, write_record
 from examples.common.training import (
     COMPILED,
     DIRECTIONS,
-    VERBOSE,
     Resume,
     pair_batches,
     seed_model,
@@ -43,21 +42,16 @@ def parse(argv=None):
     add("--attention", choices=ATTENTIONS, default="hard-monotonic")
     types.add_directions(parser)
     add("--beam", type=types.count, default=5, metavar="N", help="width of the search (default: 5)")
-    text = "of the decoder, and of each direction of the encoder (default: 128)"
-    add("--units", type=types.count, default=128, help=text)
-    add("--layers", type=types.count, default=1, help="of the encoder (default: 1)")
-    text = "default: 0.3, or 0.5 with fewer than 4,000 words to train on"
-    add("--dropout", type=types.share, help=text)
-    text = "of training (default: 20 passes through the words, at least 2,000)"
-    add("--steps", type=types.count, help=text)
-    add("--batch-size", type=types.count, default=32, help="words of a step (default: 32)")
-    add("--learning-rate", type=types.number, default=2e-3, help="highest; default: 0.002")
+    add("--units", type=types.count, default=128, help="of the decoder (default: 128)")
+    add("--dropout", type=types.share, help="default: 0.3, or 0.5 with fewer than 4,000 words")
+    add("--steps", type=types.count, help="default: 20 passes through the words, at least 2,000")
     add("--seed", type=types.seed, default=1)
     add("--output", default="output/pronunciation", help="folder for the results")
     add_record(parser)
     arguments = parser.parse_args(argv)
     types.check_directions(parser, arguments)
-    return arguments
+    # The layers of the encoder, the words of a step, and the highest rate.
+    return types.fill(arguments, {"layers": 1, "batch_size": 32, "learning_rate": 2e-3})
 
 
 def choose(arguments, words):
@@ -75,27 +69,19 @@ def train(words, letters, phones, arguments, seed, backward):
     batches = pair_batches(ids["train"], arguments.batch_size, seed, steps)
     dev = pair_batches(ids["dev"], arguments.batch_size)
     settings = {name: x for name, x in vars(arguments).items() if name not in FREE}
-    known = fingerprint(words["train"], words["dev"], letters.names)
+    known = fingerprint(words["train"], words["dev"], letters.tokens)
     settings |= {"seed": seed, "backward": backward, "words": known}
     folder = f"checkpoint-{arguments.attention}{'-backward' * backward}-{seed}"
     resume = Resume(pathlib.Path(arguments.output) / folder, settings, batches)
 
     print(f"\n{arguments.attention}, {DIRECTIONS[backward]}, seed {seed}", flush=True)
     seed_model(seed)
-    model = build_model(arguments, len(letters.names), len(phones.names), backward)
+    model = build_model(arguments, letters, phones, backward)
     model(next(batches())[0])  # builds the weights
     rate = warmup_cosine(arguments.learning_rate, epochs * steps, last=0.01)
     optimizer = keras.optimizers.Adam(rate, beta_2=0.98, global_clipnorm=1.0)
     model.compile(optimizer, jit_compile=COMPILED)
-    model.fit(
-        batches.dataset(),
-        epochs=epochs,
-        initial_epoch=resume.restore(model),
-        validation_data=dev.dataset(),
-        callbacks=resume.callbacks(),
-        shuffle=False,
-        verbose=VERBOSE,
-    )
+    resume.fit(model, epochs, dev.dataset())
     return model
 
 
@@ -107,7 +93,7 @@ def main(argv=None):
     output = own_folder(pathlib.Path(arguments.output))
     letters, phones = data.find_symbols(words["train"])
     longest = 2 * max(len(sounds) for _, sounds in words["train"])
-    options = letters, phones, arguments.beam, longest
+    options = arguments.beam, longest
     models, summaries = [], []
     for seed, backward in types.members(arguments):
         model = train(words, letters, phones, arguments, seed, backward)
@@ -117,13 +103,9 @@ def main(argv=None):
     pronouncer = Pronouncer(models, *options)
     if len(models) > 1:
         found, scores = judge(pronouncer, words)
-    summary = {
-        "attention": arguments.attention,
-        "language": arguments.language,
-        "parameters": sum(model.count_params() for model, _ in models),
-        "models": summaries,
-        **scores,
-    }
+    summary = {"attention": arguments.attention, "language": arguments.language}
+    summary["parameters"] = sum(model.count_params() for model, _ in models)
+    summary |= {"models": summaries, **scores}
     write_json(output / "summary.json", summary)
     report(summary, words["test"], found, output / "test.tsv")
     write_record(arguments.record, summary, seeds=[x for x, _ in types.members(arguments)])

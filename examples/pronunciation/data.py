@@ -1,10 +1,11 @@
 """Words and their phones, as ids."""
 
-import collections
 import pathlib
-import unicodedata
+
+import keras
 
 from examples.common.files import read_text, refuse
+from keras_attention.text import Characters, Tokenizer
 
 PAD, UNKNOWN, START, END = range(4)
 SPLITS = ("train", "dev", "test")
@@ -43,47 +44,30 @@ def read(path):
     return pairs
 
 
-class Symbols:
-    """Letters or phones and their ids: all symbols of these sequences, the most frequent first."""
+@keras.saving.register_keras_serializable(package="keras_attention_examples")
+class Phones(Tokenizer):
+    """The phones of a text, which has spaces between them."""
 
-    def __init__(self, sequences):
-        counts = collections.Counter(x for sequence in sequences for x in sequence)
-        names = sorted(counts, key=lambda x: (-counts[x], x))
-        self.names = ["", "�", "<", ">", *names]  # the four tokens first
-        self.ids = {name: i for i, name in enumerate(names, END + 1)}
+    def pieces(self, text):
+        return text.split()
 
-    def encode(self, sequence):
-        return [self.ids.get(x, UNKNOWN) for x in sequence]
-
-    def decode(self, ids):
-        """The symbols before the end token."""
-        ids = [int(i) for i in ids]
-        end = ids.index(END) if END in ids else len(ids)
-        return [self.names[i] for i in ids[:end] if i > END]
-
-
-def decompose(word):
-    """The letters of a word, where é is e and an accent, and 한 its three letters (Unicode NFD)."""
-    return unicodedata.normalize("NFD", word)
+    def join(self, pieces):
+        return " ".join(pieces)
 
 
 def find_symbols(pairs):
-    """The letters and the phones of words to train on."""
-    return Symbols(decompose(word) for word, _ in pairs), Symbols(phones for _, phones in pairs)
+    """The letters and the phones of words to train on.
 
-
-def encode_words(letters, words):
-    """Ids of words with a sign before and after each, so that attention can read the ends."""
-    return [[START, *letters.encode(decompose(word)), END] for word in words]
-
-
-def encode_phones(phones, sequences):
-    return [[*phones.encode(sequence), END] for sequence in sequences]
+    é is two letters, e and an accent, and 한 is three (Unicode NFD).
+    """
+    words, phones = zip(*pairs, strict=True)
+    return Characters(words, normalization="NFD"), Phones(map(" ".join, phones))
 
 
 def encode(pairs, letters, phones, backward=False):
     """Pairs of ids of words, and of their phones from left to right or backward."""
-    words, sequences = zip(*pairs, strict=True)
     step = -1 if backward else 1
-    sequences = encode_phones(phones, [x[::step] for x in sequences])
-    return list(zip(encode_words(letters, words), sequences, strict=True))
+    return [
+        ([*letters.encode(word), END], [*phones.encode(" ".join(sounds[::step])), END])
+        for word, sounds in pairs
+    ]

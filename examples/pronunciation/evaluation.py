@@ -8,8 +8,7 @@ from keras import ops
 
 from examples.common.files import save_figure, write_text
 from examples.common.text import edit_distances
-from examples.common.training import pad, write_model
-from examples.pronunciation.data import START, decompose, encode_phones, encode_words
+from examples.common.training import write_model
 from keras_attention.plotting import plot_attention
 
 
@@ -58,14 +57,15 @@ def _rates(scores):
 
 def save(pronouncer, words, output):
     """Writes and checks the file of a trained pronouncer, and draws the longest of some words."""
-    words = sorted(words, key=lambda word: len(decompose(word)))[-4:]
+    letters = pronouncer.model.source_text.pieces
+    words = sorted(words, key=lambda word: len(letters(word)))[-4:]
     phones = pronouncer(words)
-    source = pad(encode_words(pronouncer.letters, words))
-    target = pad(encode_phones(pronouncer.phones, phones))
+    source, target = pronouncer.model.tokenize(words, [*map(" ".join, phones)])
     write_model(pronouncer.model, output / "model.keras", (source, target))
     weights, boxed = read_places(pronouncer.models[0], source, target), set()
     for n, word in enumerate(words):
-        boxed |= draw_alignment(word, phones[n], weights[n], output / f"alignment-{n + 1}.png")
+        path = output / f"alignment-{n + 1}.png"
+        boxed |= draw_alignment(letters(word), phones[n], weights[n], path)
     print(f"{output / 'alignment-1.png'} and others: the letters that each phone was read from")
     if boxed:
         print(missing_font(boxed))
@@ -78,23 +78,23 @@ def read_places(model, source, target):
     """
     state, memory = model.start(source)
     places = []
-    for token in np.insert(target[:, :-1], 0, START, axis=1).T:
+    for token in np.insert(target[:, :-1], 0, model.start_token, axis=1).T:
         _, state, weights = model.step(token, state, memory)
         places.append(weights if state[1] is None else ops.exp(state[1][0]))
     return np.stack([ops.convert_to_numpy(x) for x in places], axis=1)
 
 
-def draw_alignment(word, phones, weights, path):
-    """Draws the letters that each phone of a word was read from, `(T, S)` padded, as a PNG.
+def draw_alignment(letters, phones, weights, path):
+    """Draws which of the letters of a word each phone was read from, `(T, S)` padded, as a PNG.
 
     Returns the signs that no font has, which the picture shows as boxes.
     """
     # A mark on its own is drawn on a circle.
-    marks = [unicodedata.category(x).startswith("M") for x in decompose(word)]
-    letters = ["◌" * mark + x for x, mark in zip(decompose(word), marks, strict=True)]
-    source, target = ["⊢", *letters, "⊣"], [*phones, "⏎"][: len(weights)]
+    marks = [unicodedata.category(x).startswith("M") for x in letters]
+    signs = ["◌" * mark + x for x, mark in zip(letters, marks, strict=True)]
+    source, target = ["⊢", *signs, "⊣"], [*phones, "⏎"][: len(weights)]
     weights = weights[: len(target), : len(source)]
-    title = f"{word}  →  {' '.join(phones)}"
+    title = f"{unicodedata.normalize('NFC', ''.join(letters))}  →  {' '.join(phones)}"
     figure = plot_attention(weights, source, target, title=title)
     save_figure(path, figure)
     axes = figure.axes[0]
@@ -104,8 +104,6 @@ def draw_alignment(word, phones, weights, path):
 
 def missing_font(signs):
     """One sentence that says which font to install."""
-    return (
-        f"The pictures have boxes, because no font has {' '.join(sorted(signs))}: "
-        f"install one, such as Noto Sans, delete {matplotlib.get_cachedir()}, and run the same "
-        "command again."
-    )
+    cause = f"The pictures have boxes, because no font has {' '.join(sorted(signs))}"
+    cure = f"install one, such as Noto Sans, delete {matplotlib.get_cachedir()}"
+    return f"{cause}: {cure}, and run the same command again."

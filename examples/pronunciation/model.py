@@ -5,8 +5,8 @@ from functools import partial
 import keras
 from keras import layers, ops
 
-from examples.common.training import combine, pad
-from examples.pronunciation.data import END, PAD, START, encode_words
+from examples.common.training import combine
+from examples.pronunciation.data import PAD, START
 from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
@@ -22,13 +22,18 @@ SPREAD = keras.initializers.RandomNormal(stddev=0.3)  # of embeddings; Keras's 0
 
 
 def build_model(options, letters, phones, backward=False):
-    """Builds a `Seq2Seq` from letters to phones, from left to right or backward."""
+    """Builds a `Seq2Seq` from letters to phones, from left to right or backward.
+
+    The encoder reads a sign before each word, as the model writes one after it, so that attention
+    can read the ends.
+    """
     attention, units, dropout = options.attention, options.units, options.dropout
     embed = partial(layers.Embedding, output_dim=options.embedding, embeddings_initializer=SPREAD)
     source = keras.Input((None,), dtype="int32", name="letters")
-    mask = ops.not_equal(source, PAD)
-    ids = reverse_tokens(source, PAD, PAD) if backward else source
-    x = layers.Dropout(dropout)(embed(letters)(ids))
+    ids = ops.pad(source, [[0, 0], [1, 0]], constant_values=START)
+    mask = ops.not_equal(ids, PAD)
+    ids = reverse_tokens(ids, PAD, PAD) if backward else ids
+    x = layers.Dropout(dropout)(embed(letters.vocabulary_size)(ids))
     for _ in range(options.layers):
         rnn = layers.LSTM(units, return_sequences=True, use_cudnn=False)
         x = layers.Dropout(dropout)(layers.Bidirectional(rnn)(x, mask=mask))
@@ -39,32 +44,26 @@ def build_model(options, letters, phones, backward=False):
     if attention.startswith("hard"):
         # The decoder reads no letter, so that the head can sum over all letters exactly.
         decoder = AttentionRNN(cell, LuongAttention("general"), output_mode="cell")
-        head = HardAttention(phones, units, monotonic=attention == "hard-monotonic")
+        head = HardAttention(phones.vocabulary_size, units, monotonic=attention == "hard-monotonic")
     else:
         kind = BahdanauAttention if attention == "soft" else MonotonicAttention
         decoder = AttentionRNN(cell, kind(units), output_mode="concat")
-        head = Readout(units, phones, dropout=dropout)
-    return Seq2Seq(encoder, decoder, embed(phones), head, START, END, PAD)
+        head = Readout(units, phones.vocabulary_size, dropout=dropout)
+    table = embed(phones.vocabulary_size)
+    return Seq2Seq(encoder, decoder, table, head, source_text=letters, target_text=phones)
 
 
 class Pronouncer:
     """Pairs of a trained model and whether it writes from right to left, which decide together."""
 
-    def __init__(self, models, letters, phones, beam, longest):
+    def __init__(self, models, beam, longest):
         left, right = ([x for x, back in models if back == way] for way in (False, True))
         self.models, self.model = [*left, *right], combine(left, right)
         self.turned = not left  # the model writes the last phone first
-        self.letters, self.phones = letters, phones
         # Without a length penalty the score is the log probability of the phones.
         self.options = {"max_length": longest, "beam_width": beam, "length_penalty": 0.0}
 
     def __call__(self, words):
         """The phones of each word, a list of strings."""
-        return [self.phones.decode(row) for row in self.search(words).tokens]
-
-    def search(self, words):
-        """The `SearchResult` of the words."""
-        found = self.model.generate(pad(encode_words(self.letters, words)), **self.options)
-        if not self.turned:
-            return found
-        return found._replace(tokens=reverse_tokens(found.tokens, END, PAD))
+        step = -1 if self.turned else 1
+        return [text.split()[::step] for text in self.model.generate(words, **self.options).texts]

@@ -22,7 +22,7 @@ import keras
 from examples.common import arguments as options
 from examples.common.files import fingerprint, own_folder, write_json
 from examples.common.records import add_record, write_record
-from examples.common.training import VERBOSE, Resume, moving_average, seed_model, warmup_cosine
+from examples.common.training import Resume, moving_average, seed_model, warmup_cosine
 from examples.question_answering.data import load_data, prepare
 from examples.question_answering.evaluation import answer, report, save, score
 from examples.question_answering.model import FLOWS, build_model
@@ -37,9 +37,7 @@ def parse(argv):
     add("--data", metavar="DIR", help="folder of SQuAD v1.1, or download")
     add("--flow", choices=FLOWS, default="both", help="directions of attention")
     add("--units", type=count, help="d (default: 50; SQuAD: 100)")
-    add("--vocabulary", type=count, default=30_000, help="largest number of words")
     add("--max-passage", type=count, default=400, help="tokens, in training")
-    add("--max-question", type=count, default=50, help="tokens, in training")
     add("--max-answer", type=count, default=20, help="tokens")
     add("--steps", type=count, help="default: 800; SQuAD: 12 epochs; rounded up to equal saves")
     add("--batch-size", type=count, help="default: 32; SQuAD: 60")
@@ -56,7 +54,9 @@ def parse(argv):
     defaults = {"units": 50, "batch_size": 32, "average": 0.99, "dropout": 0.1, "steps": 800}
     if arguments.data:
         defaults = {"units": 100, "batch_size": 60, "average": 0.999, "dropout": 0.2}
-    return options.fill(arguments, {"learning_rate": 0.002, **defaults})
+    # The largest number of words, and the longest question in training.
+    defaults |= {"vocabulary": 30_000, "max_question": 50, "learning_rate": 0.002}
+    return options.fill(arguments, defaults)
 
 
 def train(flow, data, test, sizes, arguments):
@@ -79,23 +79,11 @@ def train(flow, data, test, sizes, arguments):
     optimizer = keras.optimizers.Adam(rates, global_clipnorm=5.0, **average)
     cross_entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss={"start": cross_entropy, "end": cross_entropy})
-    model.fit(
-        batches.dataset(),
-        epochs=epochs,
-        initial_epoch=resume.restore(model),
-        shuffle=False,
-        callbacks=resume.callbacks(),
-        verbose=VERBOSE,
-    )
+    resume.fit(model, epochs)
     answers = answer(reader, test, arguments.max_answer)
-    summary = {
-        "attention": flow,
-        "parameters": model.count_params(),
-        "steps": epochs * steps,
-        "epochs": epochs * steps * size / len(data.kept),
-        **score(answers, test.examples),
-    }
-    return reader, answers, summary
+    summary = {"attention": flow, "parameters": model.count_params(), "steps": epochs * steps}
+    summary["epochs"] = epochs * steps * size / len(data.kept)
+    return reader, answers, {**summary, **score(answers, test.examples)}
 
 
 def main(argv=None):

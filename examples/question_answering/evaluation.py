@@ -47,11 +47,9 @@ def exact_match(prediction, answers):
 
 def f1(prediction, answers):
     """The highest F1 of the words of a prediction and of a gold answer; 0 if none is common."""
-    scores = [0.0]
-    for gold in answers:
-        words = [normalize(text).split() for text in (prediction, gold)]
-        common = (collections.Counter(words[0]) & collections.Counter(words[1])).total()
-        scores.append(2 * common / max(1, len(words[0]) + len(words[1])))
+    scores, found = [0.0], collections.Counter(normalize(prediction).split())
+    for wanted in (collections.Counter(normalize(gold).split()) for gold in answers):
+        scores.append(2 * (found & wanted).total() / max(1, found.total() + wanted.total()))
     return max(scores)
 
 

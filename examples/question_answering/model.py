@@ -1,5 +1,7 @@
 """The model of BiDAF, bidirectional attention flow (Seo et al., 2017)."""
 
+from functools import partial
+
 import keras
 from keras import layers, ops
 
@@ -31,9 +33,8 @@ def build_model(sizes, units, flow, dropout):
     # At first the gates of the highway layers let most of a word through unchanged.
     shut = keras.initializers.Constant(-2.0)
     transforms = [layers.Dense(2 * units, "relu", name=f"transform_{n}") for n in (1, 2)]
-    gates = [
-        layers.Dense(2 * units, "sigmoid", bias_initializer=shut, name=f"gate_{n}") for n in (1, 2)
-    ]
+    gate = partial(layers.Dense, 2 * units, "sigmoid", bias_initializer=shut)
+    gates = [gate(name=f"gate_{n}") for n in (1, 2)]
     contextual = bilstm(units, "contextual")
 
     def embed(word, character, mask):

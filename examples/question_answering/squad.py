@@ -21,8 +21,7 @@ class Example(NamedTuple):
 
 
 def read(path, training):
-    """Reads the questions of a SQuAD v1.1 file: a list of `Example`, and what was left out,
-    counted.
+    """Reads a SQuAD v1.1 file: a list of `Example`, and a count of what was left out.
 
     From a training set, questions that nothing can be learned from are left out. From a test set,
     only those without a gold answer: the others are scored.
@@ -31,9 +30,8 @@ def read(path, training):
     try:
         for example in _walk(json.loads(read_text(path))):
             if example.id in ids:
-                raise ValueError(
-                    f"two questions have the id {example.id!r}, but predictions are stored by id"
-                )
+                both = f"two questions have the id {example.id!r}"
+                raise ValueError(f"{both}, but predictions are stored by id")
             ids.add(example.id)
             reason = why_useless(example) if training or not example.answers else None
             if reason:
@@ -44,11 +42,9 @@ def read(path, training):
             counts = ", ".join(f"{count:,} with {reason}" for reason, count in left_out.items())
             raise ValueError(f"no question of it can be used: {counts or 'it holds none'}")
     except (ValueError, KeyError, TypeError, RecursionError) as error:  # ValueError: also of JSON
-        refuse(
-            path,
-            f"not a file of SQuAD v1.1: {type(error).__name__}: {error}. Give a JSON file with "
-            "data, paragraphs, context, qas, id, question, answers, text and answer_start",
-        )
+        keys = "data, paragraphs, context, qas, id, question, answers, text and answer_start"
+        wrong = f"not a file of SQuAD v1.1: {type(error).__name__}: {error}"
+        refuse(path, f"{wrong}. Give a JSON file with {keys}")
     return examples, left_out
 
 

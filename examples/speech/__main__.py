@@ -28,14 +28,7 @@ import keras
 from examples.common import arguments as types
 from examples.common.files import own_folder, write_json
 from examples.common.records import add_record, write_record
-from examples.common.training import (
-    VERBOSE,
-    Resume,
-    moving_average,
-    seed_model,
-    warmup_cosine,
-    write_model,
-)
+from examples.common.training import Resume, moving_average, seed_model, warmup_cosine, write_model
 from examples.speech.data import Digits, make_data
 from examples.speech.evaluation import evaluate
 from examples.speech.model import ALIGNMENT_LOSSES, ATTENTIONS, HARD, LOSSES, LateNoise, build_model
@@ -109,23 +102,13 @@ def run(task, language, options, output, listener=None):
     model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0, **average), LOSSES[task])
     print("val_loss is that of moving averages of the weights. They begin with the untrained ones,")
     print("so val_loss is far above the loss in the first epochs.", flush=True)
-    model.fit(
-        batches.dataset(),
-        epochs=epochs,
-        initial_epoch=resume.restore(model),
-        validation_data=checked.dataset(),
-        callbacks=[LateNoise(model, epochs), keras.callbacks.SwapEMAWeights(), *resume.callbacks()],
-        shuffle=False,
-        verbose=VERBOSE,
-    )
+    callbacks = [LateNoise(model, epochs), keras.callbacks.SwapEMAWeights()]
+    resume.fit(model, epochs, checked.dataset(), callbacks=callbacks)
     trained, model = model, build(half_width=options.half_width, hard=options.hard)
     model.set_weights(trained.get_weights())
     write_model(model, output / "model.keras", sample)
-    summary = {
-        "attention": options.attention,
-        "parameters": model.count_params(),
-        "error": evaluate(task, model, language, options, output, listener),
-    }
+    summary = {"attention": options.attention, "parameters": model.count_params()}
+    summary["error"] = evaluate(task, model, language, options, output, listener)
     write_json(output / "summary.json", summary)
     return {task: summary}
 

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from examples.common.files import fingerprint
+from examples.common.files import fingerprint, refuse
 from examples.common.training import Batches, bucketed, pad
 from examples.speech.model import END, FIRST, SHARED
 from examples.speech.sound import MELS, RATE, log_mel, read_wav
@@ -50,20 +50,16 @@ class Digits:
         self.voices = [x for x in voices or speakers if x != held_out]
         self.judged = [held_out] if held_out else self.voices
         if not self.voices or not {*self.voices, *self.judged} <= {*speakers}:
-            raise SystemExit(
-                f"--data {folder}: has recordings such as 7_george_12.wav (digit, speaker, index) "
-                f"of these speakers: {', '.join(speakers) or 'none'}"
-            )
-        for part, speaker in itertools.product(
-            ("test", "valid", "train"), sorted({*self.voices, *self.judged})
-        ):
+            named = "recordings such as 7_george_12.wav (digit, speaker, index)"
+            found = ", ".join(speakers) or "none"
+            refuse(f"--data {folder}", f"has {named} of these speakers: {found}")
+        everybody = sorted({*self.voices, *self.judged})
+        for part, speaker in itertools.product(("test", "valid", "train"), everybody):
             missing = [x for x in self.letters if not self.recordings[part, speaker, x]]
             if missing:
-                raise SystemExit(
-                    f"--data {folder}: {speaker} has no recording for the {part} set of the "
-                    f"digits {', '.join(missing)}. The indices 0 to 4 are the test set, 5 to 7 "
-                    "the valid set, and the others the train set."
-                )
+                lack = f"has no recording for the {part} set of the digits {', '.join(missing)}"
+                indices = "0 to 4 are the test set, 5 to 7 the valid set, the others the train set"
+                refuse(f"--data {folder}", f"{speaker} {lack}. Of the indices {indices}")
 
     @property
     def digest(self):
@@ -96,9 +92,8 @@ def make_corpus(language, part, count, lengths, seed):
     spoken = tf.function(log_mel, input_signature=[tf.TensorSpec((None,))], autograph=False)
     texts, frames = [], []
     for _ in range(count):
-        text = language.make_text(rng, int(rng.integers(lengths[0], lengths[1] + 1)))
-        texts.append(text)
-        frames.append(spoken(language.say(text, rng, part)).numpy())
+        texts.append(language.make_text(rng, int(rng.integers(lengths[0], lengths[1] + 1))))
+        frames.append(spoken(language.say(texts[-1], rng, part)).numpy())
     return texts, frames
 
 
@@ -146,8 +141,7 @@ def make_batches(texts, frames, make_batch, letters, size, seed, growing=0, shuf
     def split(order):
         share = min(1.0, (batches.epoch + 1) / growing) if growing else 1.0
         chosen = by_length[np.arange(len(lengths)) % math.ceil(share * len(lengths))]
-        parts = bucketed(lengths[chosen], size, order if shuffled else None)
-        return [chosen[part] for part in parts]
+        return [chosen[x] for x in bucketed(lengths[chosen], size, order if shuffled else None)]
 
     def read(rows):
         return make_batch([texts[n] for n in rows], [frames[n] for n in rows], letters)

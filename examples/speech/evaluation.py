@@ -15,7 +15,6 @@ from examples.speech.sound import MELS, sound, write_wav
 
 QUIET = 0.25  # times the loudest magnitude
 FAR = 20  # frames, as long as the longest pause between digits
-
 MOST_LABELS = 60
 
 
@@ -59,14 +58,12 @@ def judge_listener(model, language, arguments, length):
     # The last row belongs to the end of the text, which has no sound.
     rows = [silence_around(x, w[:-1]) for x, (_, w) in zip(frames, heard, strict=True)]
     far = np.concatenate(rows)
-    far, count = far[far > FAR], len(far)
-    if 20 * len(far) > count:
-        print(
-            f"  Remark: {len(far) / count:.0%} of the {language.unit} have their largest weights "
-            f"in silence, {np.median(far):.0f} frames away from any sound (the median). The "
-            "encoder has carried the sound there: do not read weights as places of sounds.",
-            flush=True,
-        )
+    share, far = np.mean(far > FAR), far[far > FAR]
+    if share > 0.05:
+        lie = f"of the {language.unit} have their largest weights in silence"
+        far = f"{np.median(far):.0f} frames away from any sound (the median)"
+        print(f"  Remark: {share:.0%} {lie}, {far}. The encoder has", end=" ")
+        print("carried the sound there: do not read weights as places of sounds.", flush=True)
     text, weights = heard[0]
     return rate, (texts[0], frames[0], weights, [*text, "end"], f"{texts[0]}, heard as {text}")
 
@@ -74,9 +71,7 @@ def judge_listener(model, language, arguments, length):
 def silence_around(frames, weights):
     """How many frames the largest weight of each row is away from the nearest sound.
 
-    Args:
-        frames: log-mel, `(T, MELS)`.
-        weights: `(rows, T / SHARED)`.
+    `frames` are log-mel, `(T, MELS)`, and `weights` `(rows, T / SHARED)`.
     """
     loud = np.max(frames, axis=1) > QUIET * np.max(frames)
     (sounds,) = np.nonzero([loud[n : n + SHARED].any() for n in range(0, len(frames), SHARED)])

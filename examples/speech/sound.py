@@ -4,7 +4,7 @@ import math
 
 import tensorflow as tf
 
-from examples.common.files import whole_file
+from examples.common.files import refuse, whole_file
 
 RATE = 8000  # samples a second
 WINDOW, HOP = 256, 100  # samples
@@ -51,9 +51,8 @@ def sound(frames):
 
 
 def _inverse(spectrum):
-    return tf.signal.inverse_stft(
-        spectrum, WINDOW, HOP, window_fn=tf.signal.inverse_stft_window_fn(HOP)
-    )
+    window = tf.signal.inverse_stft_window_fn(HOP)
+    return tf.signal.inverse_stft(spectrum, WINDOW, HOP, window_fn=window)
 
 
 def write_wav(path, samples):
@@ -68,11 +67,9 @@ def read_wav(path):
     try:
         samples, rate = tf.audio.decode_wav(path.read_bytes())
     # TensorFlow quotes bytes of the file in its error, which may be no UTF-8: a ValueError.
-    except (OSError, ValueError, tf.errors.OpError) as error:
-        raise SystemExit(f"{path}: not a WAV file of 16 bits.") from error
+    except (OSError, ValueError, tf.errors.OpError):
+        refuse(path, "not a WAV file of 16 bits")
     if samples.shape[1] != 1 or rate != RATE:
-        raise SystemExit(
-            f"{path}: must be mono, {RATE} samples a second; it has {samples.shape[1]} channels, "
-            f"{rate} samples a second. Convert it."
-        )
+        found = f"it has {samples.shape[1]} channels, {rate} samples a second. Convert it"
+        refuse(path, f"must be mono, {RATE} samples a second; {found}")
     return samples[:, 0].numpy()

@@ -78,25 +78,23 @@ def main(argv=None):
         weights / f"{key[0].name}-hops-{key[1]}-{key[2]}-{key[0].digest}.weights.h5": key
         for key in itertools.product(tasks, hops, repeats)
     }
-    jobs = {
-        path: (*key, settings, path)
+    jobs = [
+        (*key, settings, path)
         for path, key in models.items()
         if not results.find(model=path.name) or not path.exists()
-    }
+    ]
     print(f"models to train: {len(jobs)} of {len(models)}", flush=True)
     for path, result in train_all(jobs, options.jobs):
         results.add({"model": path.name, **result})
         test = np.mean(list(result["test_errors"].values()))
         print(f"{path.name}: training error {result['train_error']:.1f}%, test {test:.1f}%")
-    best = {}
+    best, figures = {}, {}
     for number in hops:
         entries = [
             [results.find(model=x.name) for x, key in models.items() if key[:2] == (task, number)]
             for task in tasks
         ]
-        best[number] = report(tasks, entries, number, options)
-    figures = {}
-    for number, entries in best.items():
+        entries = best[number] = report(tasks, entries, number, options)
         errors = {n: x for entry in entries for n, x in entry["test_errors"].items()}
         figures[f"{number} hops, errors in %"] = {"mean": np.mean([*errors.values()]), **errors}
     write_record(options.record, figures, seeds=[options.seed])

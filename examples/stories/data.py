@@ -162,9 +162,8 @@ class Task:
             epoch = 0
             while True:
                 rng = np.random.default_rng([*seeds, epoch])
-                chosen = self.train.select(
-                    rng.permutation(len(self.train.answers))[: steps * batch]
-                )
+                order = rng.permutation(len(self.train.answers))[: steps * batch]
+                chosen = self.train.select(order)
                 arrays = *chosen.inputs(self.sizes[2], noise, rng), chosen.answers
                 yield tuple(x.reshape(steps, batch, *x.shape[1:]) for x in arrays)
                 epoch += 1

@@ -19,10 +19,8 @@ def report(tasks, entries, hops, arguments):
     names, rows, chosen = {}, {}, [best_of(found) for found in entries]
     for task, found, best in zip(tasks, entries, chosen, strict=True):
         if best is None:
-            raise SystemExit(
-                f"task {task.name}: all {len(found)} models diverged. Choose a lower "
-                "--learning-rate and another --output."
-            )
+            wrong = f"task {task.name}: all {len(found)} models diverged"
+            raise SystemExit(f"{wrong}. Lower the learning rate, and choose another --output.")
         names |= task.names
         for n in task.names:
             rows[n] = best["test_errors"][n], [entry["test_errors"][n] for entry in found]

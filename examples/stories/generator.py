@@ -13,12 +13,8 @@ THINGS = ("lantern", "parcel", "violin")
 WALKS = ("{who} walked to the {place}.", "{who} went over to the {place}.")
 TAKES = ("{who} picked up the {thing}.", "{who} took the {thing} along.")
 LEAVES = ("{who} put down the {thing}.", "{who} left the {thing} there.")
-# Questions by the number of deciding sentences.
-ASKED = {
-    1: "Where is {who}?",
-    2: "Where is the {thing}?",
-    3: "Where was the {thing} before the {place}?",
-}
+# Questions that one, two and three sentences decide.
+ASKED = "Where is {who}?", "Where is the {thing}?", "Where was the {thing} before the {place}?"
 
 
 class World:
@@ -69,7 +65,7 @@ class World:
                 return None
             who = rng.choice(list(self.walked))
             place, told = self.walked[who]
-            return self._question(ASKED[1].format(who=who), place, {told})
+            return self._question(ASKED[0].format(who=who), place, {told})
         wanted = [thing for thing in THINGS if len(self.trail[thing]) >= facts - 1]
         if not wanted:
             return None
@@ -77,13 +73,13 @@ class World:
         trail = self.trail[thing]
         if facts == 2:
             place, told = trail[-1]
-            return self._question(ASKED[2].format(thing=thing), place, set(told))
+            return self._question(ASKED[1].format(thing=thing), place, set(told))
         # The last time that it came to a place, and the place before that.
         at = rng.randrange(1, len(trail))
         place = trail[at][0]
         at = max(n for n in range(1, len(trail)) if trail[n][0] == place)
         before, told = trail[at - 1]
-        text = ASKED[3].format(thing=thing, place=place)
+        text = ASKED[2].format(thing=thing, place=place)
         return self._question(text, before, {*told, *trail[at][1]})
 
     def _question(self, text, answer, facts):

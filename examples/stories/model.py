@@ -104,7 +104,7 @@ def answers(model, data, memory, size=500):
 
 
 def train(task, hops, repeat, settings, path):
-    """Trains one model, and writes its weights. Returns its results."""
+    """Trains one model, and writes its weights. Returns their path, and the results."""
     model, linear_epochs = fit_model(task, hops, repeat, settings)
     found = {"": task.train, "valid": task.valid, **task.test}
     found = {name: (answers(model, x, task.sizes[2]), x.answers) for name, x in found.items()}
@@ -112,23 +112,15 @@ def train(task, hops, repeat, settings, path):
     loss = float(np.mean(found[""][0][1]))
     with whole_file(path) as temporary:
         model.save_weights(temporary)
-    return {
-        "train_error": errors.pop(""),
-        "train_loss": loss if math.isfinite(loss) else None,
-        "valid_error": errors.pop("valid"),
-        "test_errors": errors,
-        "linear_epochs": linear_epochs,
-    }
-
-
-def train_named(name, *job):
-    return name, train(*job)
+    found = {"train_error": errors.pop(""), "train_loss": loss if math.isfinite(loss) else None}
+    found |= {"valid_error": errors.pop("valid"), "linear_epochs": linear_epochs}
+    return path, {**found, "test_errors": errors}
 
 
 def train_all(jobs, processes):
-    """Yields the names and the results of each model, in the order in which they are finished."""
+    """Yields the path and the results of each model, in the order in which they are finished."""
     processes = max(1, min(processes, len(jobs)))
     # The processes that train read it when they start.
     os.environ["TF_NUM_INTRAOP_THREADS"] = str(max(1, CORES // processes))
     parallel = joblib.Parallel(processes, return_as="generator_unordered")
-    return parallel(joblib.delayed(train_named)(name, *job) for name, job in jobs.items())
+    return parallel(joblib.delayed(train)(*job) for job in jobs)

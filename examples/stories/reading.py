@@ -43,11 +43,9 @@ def find_files(folder, size):
             print(f"{folder}: task {number} has no {kind} file, and is left out")
     found = {number: found[number] for number in sorted(found) if len(found[number]) == 2}
     if not found:
-        refuse(
-            folder,
-            "holds no task with a train and a test file. Give a folder with files like "
-            f"qa1_single-supporting-fact_train.txt, or with a folder {FOLDERS[size]} of them",
-        )
+        like = f"files like qa1_single-supporting-fact_train.txt, or with a folder {FOLDERS[size]}"
+        lacks = "holds no task with a train and a test file"
+        refuse(folder, f"{lacks}. Give a folder with {like} of them")
     return found
 
 
@@ -60,12 +58,9 @@ def read(path):
         place = f"{path}, line {line}"
         match = LINE.fullmatch(content.strip())
         if not match:
-            refuse(
-                place,
-                "expected a number, a space and a sentence, or a number, a space, a question, a "
-                "tab, its answer, and after another tab the numbers of the sentences that decide; "
-                f"found {content[:80]!r}",
-            )
+            question = "a number, a space, a question, a tab, its answer, and after another tab the"
+            wanted = f"a number, a space and a sentence, or {question} numbers of the sentences"
+            refuse(place, f"expected {wanted} that decide; found {content[:80]!r}")
         number, text, answer, facts = int(match[1]), match[2], match[3], match[4] or ""
         if number not in (1, last + 1):
             wanted = f"{last + 1}, or 1 for a new story" if last else "1"

@@ -29,15 +29,8 @@ import numpy as np
 from examples.common import arguments as types
 from examples.common.files import fingerprint, own_folder, write_json, write_text
 from examples.common.records import add_record, write_record
-from examples.common.training import (
-    DIRECTIONS,
-    VERBOSE,
-    Resume,
-    pair_batches,
-    seed_model,
-    warmup_cosine,
-)
-from examples.translation.data import drop_long, encode, learn_subwords, load_data, make_tokenizers
+from examples.common.training import DIRECTIONS, Resume, pair_batches, seed_model, warmup_cosine
+from examples.translation.data import drop_long, encode, learn_subwords, load_data
 from examples.translation.evaluation import judge, report, save
 from examples.translation.model import ATTENTIONS, SmoothedCrossEntropy, build_model
 from examples.translation.shards import Shards, Stream
@@ -69,26 +62,20 @@ def parse(argv=None):
     add("--batch-size", type=types.count, default=64)
     add("--learning-rate", type=types.number, default=2e-3, help="the highest one")
     add("--dropout", type=types.share, help="default: 0.1; files: 0.3")
-    add("--smoothing", type=types.share, help="of labels (default: 0; files: 0.1)")
     add("--seed", type=types.seed, default=1)
     add("--output", type=pathlib.Path, default="output/translate", help="folder for the results")
     add_record(parser)
     options = parser.parse_args(argv)
     files = [options.train or options.shards, options.valid, options.test]
-    options.save_every = min(options.save_every, options.steps or options.save_every)
+    steps, luong = options.steps or 0, options.attention.startswith("luong")
+    every = options.save_every = min(options.save_every, steps or options.save_every)
     checks = {
         "give --train (or --shards), --valid and --test, or none": any(files) and not all(files),
-        "--shards needs --steps, and no --epochs": (
-            options.shards and (options.epochs or not options.steps)
-        ),
-        "--steps goes with --shards": options.steps and not options.shards,
-        f"--steps must be a multiple of --save-every, {options.save_every}": (
-            (options.steps or 0) % options.save_every
-        ),
+        "--shards needs --steps, and no --epochs": options.shards and (options.epochs or not steps),
+        "--steps goes with --shards": steps and not options.shards,
+        f"--steps must be a multiple of --save-every, {every}": steps % every,
         "--units must be even, half for each direction": (options.units or 0) % 2,
-        "--input-feeding goes with the luong attentions": (
-            options.input_feeding and not options.attention.startswith("luong")
-        ),
+        "--input-feeding goes with the luong attentions": options.input_feeding and not luong,
     }
     for message, wrong in checks.items():
         if wrong:
@@ -98,15 +85,13 @@ def parse(argv=None):
     if any(files):
         defaults = {"epochs": 8, "units": 256, "embedding": 256, "dropout": 0.3, "smoothing": 0.1}
     if options.shards:
-        defaults["epochs"] = options.steps // options.save_every
+        defaults["epochs"] = steps // every
     return types.fill(options, defaults)
 
 
-def train(seed, backward, texts, subwords, options):
+def train(seed, backward, texts, tokenizers, options):
     """Trains a model, or resumes. Returns it with its best weights, and a summary."""
     seed_model(seed)
-    tokenizers = make_tokenizers(subwords)
-    sizes = [int(tokenizer.vocab_size()) for tokenizer in tokenizers]
     size, longest = options.batch_size, options.max_tokens
     if options.shards:
         shards, steps = texts["train"], options.save_every
@@ -126,52 +111,34 @@ def train(seed, backward, texts, subwords, options):
     resume = Resume(options.output / name, settings, batches)
     print(f"\nattention: {options.attention}, {DIRECTIONS[backward]}, seed {seed}", flush=True)
 
-    model = build_model(sizes, options)
+    model = build_model(tokenizers, options)
     rate = warmup_cosine(options.learning_rate, batches.steps * options.epochs, last=0.01)
     optimizer = keras.optimizers.Adam(rate, global_clipnorm=1.0)
     model.compile(optimizer, SmoothedCrossEntropy(options.smoothing))
-    model.fit(
-        batches.dataset(),
-        validation_data=valid,
-        epochs=options.epochs,
-        initial_epoch=resume.restore(model),
-        callbacks=resume.callbacks("val_loss"),
-        shuffle=False,
-        verbose=VERBOSE,
-    )
+    resume.fit(model, options.epochs, valid, "val_loss")
     resume.load_best(model)
 
     nats = keras.metrics.SparseCategoricalCrossentropy(from_logits=True, name="nats")
     model.compile(metrics=[nats])
     perplexity = np.exp(model.evaluate(valid, verbose=0, return_dict=True)["nats"])
     # A model without an optimizer: its files are a third as large.
-    weights, model = model.get_weights(), build_model(sizes, options)
+    weights, model = model.get_weights(), build_model(tokenizers, options)
     model.set_weights(weights)
     losses = resume.losses("val_loss")
-    return model, {
-        "seed": seed,
-        "backward": backward,
-        "max_length": longest,
-        "best_epoch": min(losses, key=losses.get) + 1,
-        "validation_perplexity": float(perplexity),
-    }
+    summary = {"seed": seed, "backward": backward, "max_length": longest}
+    summary |= {"best_epoch": min(losses, key=losses.get) + 1}
+    return model, {**summary, "validation_perplexity": float(perplexity)}
 
 
-def train_all(texts, subwords, options):
+def train_all(texts, tokenizers, options):
     """Trains the models: the model or ensemble, options of its search, translations, a summary."""
-    models, summaries = zip(
-        *(train(*member, texts, subwords, options) for member in types.members(options)),
-        strict=True,
-    )
+    trained = [train(*member, texts, tokenizers, options) for member in types.members(options)]
+    models, summaries = zip(*trained, strict=True)
     search = {"max_length": summaries[0]["max_length"], "beam_width": options.beam}
-    model, found, judged = judge(models, summaries, subwords, texts["test"], search, options)
-    summary = {
-        "attention": options.attention + " with input feeding" * options.input_feeding,
-        "parameters": sum(x.count_params() for x in models),
-        **summaries[0],
-        **judged,
-    }
-    return model, search, found, summary
+    model, found, judged = judge(models, summaries, texts["test"], search, options)
+    name = options.attention + " with input feeding" * options.input_feeding
+    summary = {"attention": name, "parameters": sum(x.count_params() for x in models)}
+    return model, search, found, {**summary, **summaries[0], **judged}
 
 
 def main(argv=None):
@@ -184,12 +151,12 @@ def main(argv=None):
     own_folder(options.output)
     sample = texts["train"].sample(100_000, options.seed) if options.shards else texts["train"]
     kind = "bpe" if options.valid else "char"
-    subwords = [learn_subwords(side, options.vocabulary, kind) for side in sample]
-    model, search, translations, summary = train_all(texts, subwords, options)
+    tokenizers = [learn_subwords(side, options.vocabulary, kind) for side in sample]
+    model, search, translations, summary = train_all(texts, tokenizers, options)
     if not options.valid and options.attention != "none":
         changes = {"attention": "none", "ensemble": 1, "backward": 0}
         without = argparse.Namespace(**{**vars(options), **changes})
-        summary["without_attention"] = train_all(texts, subwords, without)[-1]["score"]
+        summary["without_attention"] = train_all(texts, tokenizers, without)[-1]["score"]
     write_text(options.output / "translations.txt", "\n".join(translations) + "\n")
     write_json(options.output / "summary.json", summary)
     figures, seeds = dict(summary), [seed for seed, _ in types.members(options)]
@@ -198,7 +165,7 @@ def main(argv=None):
         figures |= {name: 100 * summary[x] for name, x in scores.items() if x in summary}
     write_record(options.record, figures, seeds=seeds)
     report(summary, texts["test"], translations)
-    save(model, subwords, texts["test"][0][:4], search, options)
+    save(model, texts["test"][0][:4], search, options)
 
 
 if __name__ == "__main__":

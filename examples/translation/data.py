@@ -3,10 +3,9 @@
 import io
 import itertools
 
-import tensorflow as tf
-
 from examples.common import dates
 from examples.common.files import NUL, refuse
+from keras_attention.text import SentencePiece
 
 PAD, UNKNOWN, START, END = range(4)
 
@@ -60,49 +59,29 @@ def _read_lines(path):
 
 
 def learn_subwords(lines, size, kind):
-    """Learns a SentencePiece model and returns its bytes; `kind` is "char" or "bpe"."""
+    """Learns a SentencePiece model and returns its tokenizer; `kind` is "char" or "bpe"."""
     import sentencepiece
 
     model, lines = io.BytesIO(), list(lines)
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_writer=model,
-        model_type=kind,
-        vocab_size=size,
-        # SentencePiece leaves out lines with more bytes than this. Its default is 4192.
-        max_sentence_length=max(4192, *(len(line.encode()) for line in lines)),
-        hard_vocab_limit=False,
-        character_coverage=1.0,
-        normalization_rule_name="identity",
-        add_dummy_prefix=kind != "char",
-        pad_id=PAD,
-        unk_id=UNKNOWN,
-        bos_id=START,
-        eos_id=END,
-        minloglevel=2,
-    )
-    return model.getvalue()
-
-
-def make_tokenizers(subwords):
-    """Makes the tokenizers of source and target from their two SentencePiece models."""
-    import tensorflow_text
-
-    # In a SavedModel two tokenizers without names of their own would share one vocabulary.
-    return [
-        tensorflow_text.SentencepieceTokenizer(model, add_eos=True, name=name)
-        for model, name in zip(subwords, ("source", "target"), strict=True)
-    ]
+    options = {"hard_vocab_limit": False, "character_coverage": 1.0, "minloglevel": 2}
+    options |= {"normalization_rule_name": "identity", "add_dummy_prefix": kind != "char"}
+    options |= {"pad_id": PAD, "unk_id": UNKNOWN, "bos_id": START, "eos_id": END}
+    # SentencePiece leaves out lines with more bytes than this. Its default is 4192.
+    options["max_sentence_length"] = max(4192, *(len(line.encode()) for line in lines))
+    options |= {"model_type": kind, "vocab_size": size, "model_writer": model}
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), **options)
+    return SentencePiece(model.getvalue())
 
 
 def encode(tokenizers, texts, backward=False):
     """Turns texts into pairs of lists of ids. With `backward`, the targets are in reverse order."""
     sources, targets = (
-        tokenizer.tokenize(tf.constant(side)).to_list()
+        [tokenizer.encode(text) for text in side]
         for tokenizer, side in zip(tokenizers, texts, strict=True)
     )
-    if backward:
-        targets = [ids[-2::-1] + ids[-1:] for ids in targets]  # the end stays the end
+    step = -1 if backward else 1
+    sources = [[*ids, tokenizers[0].end_id] for ids in sources]
+    targets = [[*ids[::step], tokenizers[1].end_id] for ids in targets]  # the end stays the end
     return list(zip(sources, targets, strict=True))
 
 

@@ -6,11 +6,10 @@ import sys
 
 import keras
 import numpy as np
-import tensorflow as tf
 
+from examples import silence
 from examples.common.files import save_figure
-from examples.common.training import DIRECTIONS, combine, pad, write_model
-from examples.translation.data import END, PAD, make_tokenizers
+from examples.common.training import DIRECTIONS, combine, write_model
 from keras_attention.plotting import plot_attention
 from keras_attention.search import reverse_tokens
 
@@ -28,36 +27,29 @@ print(json.dumps([x.decode() for x in found["texts"].numpy()]))
 """
 
 
-def judge(models, summaries, subwords, test, options, arguments):
+def judge(models, summaries, test, options, arguments):
     """Translates the test set with all models together, and with each of them.
 
     Returns the model or the ensemble, the translations, and their part of the summary.
     """
-    tokenizers = make_tokenizers(subwords)
     ahead = len(models) - arguments.backward
     model = combine(models[:ahead], models[ahead:])
-    translations = translate(model, tokenizers, test[0], **options)
+    translations = translate(model, test[0], **options)
     summary = {"score": score(translations, test[1], arguments)}
     if len(models) > 1:
         summary["members"] = []
         for each, of in zip(models, summaries, strict=True):
-            found = translate(each, tokenizers, test[0], of["backward"], **options)
+            found = translate(each, test[0], of["backward"], **options)
             summary["members"].append({**of, "score": score(found, test[1], arguments)})
     return model, translations, summary
 
 
-def translate(model, tokenizers, texts, backward=False, **options):
+def translate(model, texts, backward=False, **options):
     """Translates texts. `Seq2Seq.generate` takes the options."""
-    source = pad(tokenizers[0].tokenize(tf.constant(texts)).to_list())
-    found = model.generate(source, **options)
-    tokens = reverse_tokens(found.tokens, END, PAD) if backward else found.tokens
-    return [text.decode() for text in detokenize(tokenizers[1], tokens, found.lengths).numpy()]
-
-
-def detokenize(tokenizer, tokens, lengths):
-    """Makes strings of ids."""
-    ids = tf.RaggedTensor.from_tensor(tokens, lengths=lengths)
-    return tokenizer.detokenize(tf.ragged.boolean_mask(ids, ids != END))
+    found = model.generate(texts, **options)
+    if not backward:
+        return found.texts
+    return [*map(model.target_text.decode, reverse_tokens(found.tokens, model.end_token))]
 
 
 def score(translations, references, arguments):
@@ -88,42 +80,22 @@ def report(summary, test, translations):
     print(f"the same model without attention: {summary['without_attention']:.1%}")
 
 
-def save(model, subwords, texts, options, arguments):
+def save(model, texts, options, arguments):
     """Writes and checks the `.keras` file, the SavedModel and the picture of a model."""
-    output = arguments.output
-    tokenizers = source_tokenizer, target_tokenizer = make_tokenizers(subwords)
-    source = source_tokenizer.tokenize(texts).to_tensor(PAD).numpy()
-    found = model.generate(source, **options)
-    write_model(model, output / "model.keras", [source, found.tokens])
-    expected = [x.decode() for x in detokenize(target_tokenizer, *found[:2]).numpy()]
+    output, found = arguments.output, model.generate(texts, **options)
+    write_model(model, output / "model.keras", [*model.tokenize(texts, found.texts)])
     if keras.backend.backend() == "tensorflow":
         path = output / "saved_model"
-        model.export_generate(
-            path,
-            tokenize=lambda texts: source_tokenizer.tokenize(texts).to_tensor(PAD),
-            detokenize=lambda *found: detokenize(target_tokenizer, *found),
-            tracked=tokenizers,
-            **options,
-        )
+        with silence():  # SentencePiece logs that it normalises nothing
+            model.export_generate(path, **options)
         command = [sys.executable, "-c", PROGRAM, str(path), json.dumps(texts)]
         printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        if json.loads(printed.splitlines()[-1]) != expected:
-            raise SystemExit(f"{path} differs in a new process: {printed}, expected {expected}")
+        if json.loads(printed.splitlines()[-1]) != found.texts:
+            raise SystemExit(f"{path} differs in a new process: {printed}, expected {found.texts}")
         print(f"{path}: strings to strings, tokens and weights; it ran in a process without keras")
     picture = output / "alignment.png"
     picture.unlink(missing_ok=True)
     if arguments.attention != "none":
-        source, target = (
-            _labels([x.decode() for x in tokenizer.id_to_string(ids[0]).numpy()])
-            for tokenizer, ids in zip(tokenizers, (source, found.tokens), strict=True)
-        )
-        weights = found.weights[0, : len(target), : len(source)]
-        title = f"{texts[0]}  →  {expected[0]}"
-        save_figure(picture, plot_attention(weights, source, target, title=title))
+        title = f"{texts[0]}  →  {found.texts[0]}"
+        save_figure(picture, plot_attention(*found.alignment(0), title=title))
         print(f"{picture}: which source the words of a translation looked at")
-
-
-def _labels(tokens):
-    """Tokens up to the end, with visible signs for spaces and for the end."""
-    end = tokens.index("</s>") if "</s>" in tokens else len(tokens)
-    return [token.replace("▁", "␣") for token in tokens[:end]] + ["⏎"] * (end < len(tokens))

@@ -3,7 +3,7 @@
 import keras
 from keras import layers, ops
 
-from examples.translation.data import END, PAD, START
+from examples.translation.data import PAD
 from keras_attention import (
     AttentionRNN,
     BahdanauAttention,
@@ -42,9 +42,8 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         y_true = ops.one_hot(ops.cast(y_true, "int32"), y_pred.shape[-1])
-        return keras.losses.categorical_crossentropy(
-            y_true, y_pred, from_logits=True, label_smoothing=self.smoothing
-        )
+        options = {"from_logits": True, "label_smoothing": self.smoothing}
+        return keras.losses.categorical_crossentropy(y_true, y_pred, **options)
 
 
 def make_decoder(attention, units, window, feeding):
@@ -60,9 +59,9 @@ def make_decoder(attention, units, window, feeding):
     return AttentionRNN(cell, layer, input_feeding=feeding)
 
 
-def build_model(sizes, options):
-    """Builds the translator for the numbers of source and target subwords."""
-    source_size, target_size = sizes
+def build_model(tokenizers, options):
+    """Builds the translator for the tokenizers of source and target."""
+    source_size, target_size = (x.vocabulary_size for x in tokenizers)
     units, embedding, dropout = options.units, options.embedding, options.dropout
     normal = keras.initializers.RandomNormal
     source = keras.Input((None,), dtype="int32", name="source")
@@ -78,7 +77,8 @@ def build_model(sizes, options):
         make_decoder(options.attention, units, options.window, options.input_feeding),
         DroppedEmbedding(target_size, embedding, embeddings_initializer=spread, dropout=dropout),
         Readout(embedding, dropout=dropout),
-        *(START, END, PAD),
+        source_text=tokenizers[0],
+        target_text=tokenizers[1],
     )
     model((source, keras.Input((None,), dtype="int32")))  # makes the weights
     return model

@@ -11,7 +11,7 @@ import functools
 import pathlib
 
 from examples.common.arguments import check_extras, make_parser, run
-from examples.common.files import fingerprint, make_folder, whole_file
+from examples.common.files import fingerprint, make_folder, refuse, whole_file
 from examples.common.training import POOL, Batches, pad_pairs, split_pairs
 from examples.translation.data import drop_long, encode, read_pairs
 
@@ -23,9 +23,7 @@ def write_shards(paths, output):
     from array_record.python.array_record_module import ArrayRecordWriter
 
     if output.exists():
-        raise SystemExit(
-            f"--output {output} exists. Delete it, or choose another folder. Nothing was written."
-        )
+        refuse(f"--output {output}", "exists. Delete it, or choose another folder")
     make_folder(output.parent)
     with whole_file(output) as folder:
         folder.mkdir()
@@ -53,9 +51,7 @@ class Shards:
             source = grain.sources.ArrayRecordDataSource([str(path) for path in paths])
         except (RuntimeError, TypeError, ValueError) as error:
             make = "Make it with python -m examples.translation.shards"
-            raise SystemExit(
-                f"--shards {directory}: no folder of shards ({error}). {make}."
-            ) from None
+            refuse(f"--shards {directory}", f"no folder of shards ({error}). {make}")
         self.pairs = grain.MapDataset.source(source)
         self.digest = fingerprint([path.stat().st_size for path in paths])
 

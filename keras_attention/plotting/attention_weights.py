@@ -10,6 +10,7 @@ import numpy as np
 from keras_attention._spec import raise_value_error
 from keras_attention._typing import Nested
 from keras_attention.backend import is_symbolic
+from keras_attention.seq2seq import Seq2Seq
 
 __all__ = ["attention_weights"]
 
@@ -22,7 +23,7 @@ def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Nested]:
 
     Args:
         model: a `keras.Model`: functional, sequential or a subclass.
-        inputs: inputs of the model.
+        inputs: inputs of the model, of a `Seq2Seq` also texts.
 
     Returns:
         A dictionary from layer names to weights: an array, or a tuple of arrays if the layer
@@ -47,6 +48,8 @@ def attention_weights(model: keras.Model, inputs: Nested) -> dict[str, Nested]:
     if not isinstance(model, keras.layers.Layer) or _gives_weights(model):
         expected = "`model` must be a keras.Model, with attention layers inside"
         raise_value_error("attention_weights", expected, model)
+    if isinstance(model, Seq2Seq) and isinstance(inputs, (list, tuple)) and len(inputs) == 2:
+        inputs = model.tokenize(*inputs)
     if not all(layer.built for layer in (model, *_inside(model))):
         model(inputs, training=False)
     recorded = {}

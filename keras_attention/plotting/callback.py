@@ -31,9 +31,10 @@ class AttentionMapCallback(keras.callbacks.Callback):
 
     Args:
         log_dir: folder of a TensorBoard run.
-        inputs: inputs of the model, a batch of N samples.
+        inputs: inputs of the model, a batch of N samples, such as the texts of a `Seq2Seq`,
+            `(sources, targets)`.
         sources: N lists of strings, the source tokens. Weights of the padding after them are not
-            drawn.
+            drawn. By default, the tokens of the texts, of the targets too.
         targets: N lists of strings, the target tokens; None for layers whose query has no time
             axis.
         layer: name of an attention layer. Required if the model has more than one.
@@ -63,7 +64,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
         self,
         log_dir: str | os.PathLike[str],
         inputs: Nested,
-        sources: Iterable[Sequence[Text]],
+        sources: Iterable[Sequence[Text]] | None = None,
         targets: Iterable[Sequence[Text]] | None = None,
         layer: str | None = None,
         every: int = 1,
@@ -74,13 +75,15 @@ class AttentionMapCallback(keras.callbacks.Callback):
             raise_value_error(where, "`log_dir` must be a folder", log_dir)
         self.log_dir: str | os.PathLike[str] = log_dir
         self.inputs: Nested = inputs
-        self.sources: list[list[Text]] = _token_lists("sources", sources)
+        sources = None if sources is None else _token_lists("sources", sources)
+        self.sources: list[list[Text]] | None = sources
         targets = None if targets is None else _token_lists("targets", targets)
         self.targets: list[list[Text]] | None = targets
         self.layer: str | None = layer
         self.every: int = check_int(where, "every", every)
-        if targets is not None and len(targets) != len(self.sources):
-            expected = f"`targets` must be {len(self.sources)} lists of tokens, one for each source"
+        count = len(sources or ())
+        if targets is not None and len(targets) != count:
+            expected = f"`targets` must be {count} lists of tokens, one for each source"
             raise_value_error(where, expected, targets)
 
     def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
@@ -128,19 +131,32 @@ class AttentionMapCallback(keras.callbacks.Callback):
         """Yield weights, source and target of every sample, without the padding."""
         where, model = "AttentionMapCallback", self.model
         assert model is not None  # `fit` has set it
+        sources, targets = self.sources, self.targets
+        if sources is None:
+            sources, targets = _tokens_of(model, self.inputs)
         maps = attention_weights(model, self.inputs)
         name = next(iter(maps)) if self.layer is None and len(maps) == 1 else self.layer
         weights = maps[check_choice(where, "layer", name, maps)]
-        axes = "(samples, source)" if self.targets is None else "(samples, target, source)"
+        axes = "(samples, source)" if targets is None else "(samples, target, source)"
         if isinstance(weights, (list, tuple)) or weights.ndim != axes.count(",") + 1:
             raise_value_error(where, f"the weights of `{name}` must be of shape {axes}", weights)
-        if len(weights) != len(self.sources):
+        if len(weights) != len(sources):
             expected = f"`sources` must be {len(weights)} lists of tokens, one for each sample"
-            raise_value_error(where, expected, self.sources)
-        targets = [None] * len(weights) if self.targets is None else self.targets
-        for one, source, target in zip(weights, self.sources, targets, strict=True):
+            raise_value_error(where, expected, sources)
+        rows_of = [None] * len(weights) if targets is None else targets
+        for one, source, target in zip(weights, sources, rows_of, strict=True):
             rows = one if target is None else one[: len(target)]
             yield rows[..., : len(source)], source, target
+
+
+def _tokens_of(model, inputs):
+    """Return the tokens of the sources and of the targets of a model with tokenizers."""
+    expected = "`sources` is needed for a model without `source_text` and `target_text`"
+    tokenizers = [getattr(model, name, None) for name in ("source_text", "target_text")]
+    if None in tokenizers:
+        raise_value_error("AttentionMapCallback", expected, None)
+    for tokenizer, ids in zip(tokenizers, model.tokenize(*inputs), strict=True):
+        yield [tokenizer.labels(n for n in row if n != model.pad_token) for row in ids.tolist()]
 
 
 def _token_lists(name, lists):

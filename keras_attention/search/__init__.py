@@ -16,10 +16,19 @@ hypotheses by one token:
     weights: `(N, Tk)`, the attention weights of this step, a list of them for several memories, or
              None.
 
+A logits processor is a function `process(logits, tokens, step) -> logits`, which a search calls
+before it chooses tokens. Write it with `keras.ops`, because it is compiled with the search:
+
+    logits:  `(N, V)` float32, of the model and of the processors before. -inf forbids a token.
+             Another change is part of the score: logits are normalised before the processors.
+    tokens:  `(N, L)` int32, of which the first `step` are chosen, and the rest is undefined.
+    step:    a scalar int32 tensor that counts from 0.
+
 Sizes: B samples, K beams, N = B K hypotheses, V tokens in the vocabulary, Tk memory steps.
 """
 
 from keras_attention.search._search_result import SearchResult
+from keras_attention.search.allowed_sequences import AllowedSequences
 from keras_attention.search.average_steps import average_steps
 from keras_attention.search.beam import beam_search
 from keras_attention.search.bidirectional import bidirectional_search
@@ -30,6 +39,7 @@ from keras_attention.search.reverse_tokens import reverse_tokens
 from keras_attention.search.sample import sample_search
 
 __all__ = [
+    "AllowedSequences",
     "FreeRun",
     "SearchResult",
     "average_steps",

@@ -1,18 +1,11 @@
-"""Logits processors: they forbid tokens in a search.
-
-A processor is a function `(logits, tokens, t) -> logits`. It returns the logits `(N, V)` with -inf
-for every token that must not follow the first t of the tokens `(N, L)`.
-"""
+"""The logits processors of the options of a search; see `keras_attention.search`."""
 
 import math
-from collections.abc import Callable
-from typing import TypeAlias
 
+from keras_attention._spec import is_tensor, raise_value_error
 from keras_attention._typing import Size, Tensor
 from keras_attention.backend import ops, scatter_add
-from keras_attention.search.options import SearchOptions
-
-LogitsProcessor: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
+from keras_attention.search.options import LogitsProcessor, SearchOptions
 
 
 def logits_processors(options: SearchOptions, prefix: Tensor | None) -> list[LogitsProcessor]:
@@ -22,7 +15,21 @@ def logits_processors(options: SearchOptions, prefix: Tensor | None) -> list[Log
         processors.append(_min_length(options.min_length, options.end_token))
     if 0 < options.no_repeat_ngram_size < options.max_length:
         processors.append(_no_repeat_ngram(options.no_repeat_ngram_size))
+    processors += map(_checked, options.logits_processors)
     return processors if prefix is None else [_prefix(prefix, processors)]
+
+
+def _checked(process: LogitsProcessor) -> LogitsProcessor:
+    """Check what a processor returns."""
+
+    def checked(logits, tokens, t):
+        processed = process(logits, tokens, t)
+        if not is_tensor(processed, "float", *logits.shape):
+            expected = f"a logits processor must return logits of shape {tuple(logits.shape)}"
+            raise_value_error("search", expected, processed)
+        return ops.cast(processed, "float32")
+
+    return checked
 
 
 def _min_length(length: Size, end_token: int) -> LogitsProcessor:

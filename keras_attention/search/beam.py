@@ -1,5 +1,7 @@
 """Beam search."""
 
+from collections.abc import Sequence
+
 from keras import tree
 
 from keras_attention._spec import check_choice, check_int, is_tensor, raise_value_error
@@ -16,7 +18,12 @@ from keras_attention.search._decoding_loop import (
 from keras_attention.search._search_result import SearchResult
 from keras_attention.search._step_checks import Step
 from keras_attention.search._top_k import top_k
-from keras_attention.search.options import MAX_HYPOTHESES, SearchOptions, check_option
+from keras_attention.search.options import (
+    MAX_HYPOTHESES,
+    LogitsProcessor,
+    SearchOptions,
+    check_option,
+)
 
 __all__ = ["beam_search"]
 
@@ -41,6 +48,7 @@ def beam_search(
     no_repeat_ngram_size: int = 0,
     prefix: Tensor | None = None,
     limit: Size | None = None,
+    logits_processors: Sequence[LogitsProcessor] = (),
 ) -> SearchResult:
     """Keep the K best hypotheses at every step, ended and active ones together.
 
@@ -97,6 +105,9 @@ def beam_search(
         limit: the search stops after this number of tokens, at most L, and the buffers keep the
             length L. In a compiled function it may be a scalar integer tensor, so that one
             compiled function serves all limits. A longer prefix is cut. None stands for L.
+        logits_processors: functions `(logits, tokens, step) -> logits` that forbid tokens or change
+            their logits, see `keras_attention.search`. They run after `min_length` and
+            `no_repeat_ngram_size`, and the tokens of a prefix are exempt from them.
 
     `length_penalty`, `coverage_penalty` and `min_length` may be scalar tensors in the same way.
     `min_length`, `no_repeat_ngram_size` and `prefix` forbid tokens. An output with no token left
@@ -138,7 +149,7 @@ def beam_search(
     """
     check_int("beam_search", "beam_width", beam_width, 1, MAX_HYPOTHESES)
     shared = start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix, limit
-    options = SearchOptions(*shared)
+    options = SearchOptions(*shared, logits_processors)
     length_penalty = check_option("beam_search", "length_penalty", length_penalty)
     coverage_penalty = check_option("beam_search", "coverage_penalty", coverage_penalty)
     covers = not isinstance(coverage_penalty, float) or coverage_penalty > 0

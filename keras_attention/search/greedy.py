@@ -1,13 +1,14 @@
 """Greedy search."""
 
 import math
+from collections.abc import Sequence
 
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend import ops
 from keras_attention.search._decoding_loop import clip_impossible, log_softmax_of, run_search
 from keras_attention.search._search_result import SearchResult
 from keras_attention.search._step_checks import Step
-from keras_attention.search.options import SearchOptions
+from keras_attention.search.options import LogitsProcessor, SearchOptions
 
 __all__ = ["greedy_search"]
 
@@ -24,6 +25,7 @@ def greedy_search(
     no_repeat_ngram_size: int = 0,
     prefix: Tensor | None = None,
     limit: Size | None = None,
+    logits_processors: Sequence[LogitsProcessor] = (),
 ) -> SearchResult:
     """Take the most probable token at every step.
 
@@ -44,7 +46,7 @@ def greedy_search(
         start_token: the token that the first step receives.
         end_token: the token that ends a sequence.
         max_length: L, the largest number of tokens, the end token included.
-        min_length, no_repeat_ngram_size, prefix, limit: see `beam_search`.
+        min_length, no_repeat_ngram_size, prefix, limit, logits_processors: see `beam_search`.
 
     Returns:
         `SearchResult` with tokens `(B, L)`, lengths `(B,)`, scores `(B,)`, weights `(B, L, Tk)` and
@@ -70,6 +72,7 @@ def greedy_search(
         [0.56]
     """
     shared = start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix, limit
+    options = SearchOptions(*shared, logits_processors)
 
     def choose(search_step):
         _, logits, allowed, beams, _ = search_step
@@ -81,4 +84,4 @@ def greedy_search(
         scores = ops.where(beams.active, clip_impossible(beams.totals + log_probs), beams.scores)
         return None, tokens, ops.where(beams.active, log_probs, 0.0), scores
 
-    return run_search(step, state, memory, choose, SearchOptions(*shared))
+    return run_search(step, state, memory, choose, options)

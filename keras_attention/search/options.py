@@ -3,8 +3,8 @@
 import contextlib
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,10 @@ from keras_attention._spec import check_int, check_number, check_token, is_tenso
 from keras_attention._typing import Size, Tensor
 from keras_attention.backend import is_symbolic, ops
 
-__all__ = ["SearchOptions", "check_count", "check_option", "split_options"]
+__all__ = ["LogitsProcessor", "SearchOptions", "check_count", "check_option", "split_options"]
+
+# process(logits, tokens, step) -> logits; see `keras_attention.search`.
+LogitsProcessor: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 # Larger values are mistakes. The buffers would not fit into memory, every step ranks the square of
 # the width, and a larger penalty overflows for the longest sequence.
@@ -37,6 +40,7 @@ class SearchOptions:
     no_repeat_ngram_size: int = 0
     prefix: Tensor | None = None
     limit: Size | None = None
+    logits_processors: Sequence[LogitsProcessor] = ()
 
     def __post_init__(self) -> None:
         check_int("search", "max_length", self.max_length, 1, MAX_LENGTH)
@@ -49,6 +53,16 @@ class SearchOptions:
             self.limit = check_count("search", "limit", self.limit, 1, most)
         if self.prefix is not None:
             self.prefix = self._as_tensor(self.prefix)
+        several = isinstance(self.logits_processors, (list, tuple))
+        if not several or not all(map(callable, self.logits_processors)):
+            expected = "`logits_processors` must be a list of functions (logits, tokens, step)"
+            raise_value_error("search", expected, self.logits_processors)
+        length = self.limit if isinstance(self.limit, int) else self.max_length
+        for process in self.logits_processors:
+            longest = getattr(process, "longest", 0)
+            if longest > length:
+                expected = f"`max_length` must be at least {longest}, the longest allowed sequence"
+                raise_value_error("search", expected, length)
 
     def _as_tensor(self, prefix):
         with contextlib.suppress(TypeError, ValueError):

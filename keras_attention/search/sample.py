@@ -1,5 +1,7 @@
 """Sampling."""
 
+from collections.abc import Sequence
+
 import keras
 
 from keras_attention._spec import MAX_TOKEN, check_int
@@ -9,7 +11,12 @@ from keras_attention.search._decoding_loop import clip_impossible, log_softmax_o
 from keras_attention.search._random import draw, search_seed, step_seed
 from keras_attention.search._search_result import SearchResult
 from keras_attention.search._step_checks import Step
-from keras_attention.search.options import MAX_HYPOTHESES, SearchOptions, check_option
+from keras_attention.search.options import (
+    MAX_HYPOTHESES,
+    LogitsProcessor,
+    SearchOptions,
+    check_option,
+)
 
 __all__ = ["sample_search"]
 
@@ -31,6 +38,7 @@ def sample_search(
     no_repeat_ngram_size: int = 0,
     prefix: Tensor | None = None,
     limit: Size | None = None,
+    logits_processors: Sequence[LogitsProcessor] = (),
 ) -> SearchResult:
     """Draw every token at random. K outputs of each sample are drawn independently.
 
@@ -39,11 +47,11 @@ def sample_search(
         score(y) = sum_t log p(y[t] | y[<t], x)
 
     The score is that of the model, p: temperature, `top_k` and `top_p` do not change it. The tokens
-    kept are, in this order: those that `min_length`, `no_repeat_ngram_size` and `prefix` allow; the
-    `top_k` most probable; the smallest set of the most probable whose share of q is at least
-    `top_p`. The search stops when all outputs have ended. An output for which a step allows no
-    token has score -inf, length 0, only end tokens, and weights of zeros. On JAX, compile the
-    search, as `beam_search` shows.
+    kept are, in this order: those that `min_length`, `no_repeat_ngram_size`, `logits_processors`
+    and `prefix` allow; the `top_k` most probable; the smallest set of the most probable whose share
+    of q is at least `top_p`. The search stops when all outputs have ended. An output for which a
+    step allows no token has score -inf, length 0, only end tokens, and weights of zeros. On JAX,
+    compile the search, as `beam_search` shows.
 
     Sizes: B samples, K draws, V tokens in the vocabulary, at most L tokens, Tk memory steps.
 
@@ -64,8 +72,8 @@ def sample_search(
             as an argument of a compiled function; a `keras.random.SeedGenerator`; or None for the
             generator of Keras. In `jax.jit`, pass one of the first two. The same seed draws other
             outputs on another backend, and on TensorFlow when XLA compiles.
-        min_length, no_repeat_ngram_size, prefix, limit: see `beam_search`. `temperature` and
-            `top_p` may be scalar tensors, as `limit`.
+        min_length, no_repeat_ngram_size, prefix, limit, logits_processors: see `beam_search`.
+            `temperature` and `top_p` may be scalar tensors, as `limit`.
 
     Returns:
         `SearchResult` with tokens `(B, K, L)`, lengths `(B, K)`, scores `(B, K)`, weights
@@ -96,7 +104,7 @@ def sample_search(
     https://arxiv.org/abs/1805.04833, section 5.4.
     """
     shared = start_token, end_token, max_length, min_length, no_repeat_ngram_size, prefix, limit
-    options = SearchOptions(*shared)
+    options = SearchOptions(*shared, logits_processors)
     check_int("sample_search", "samples", samples, 1, MAX_HYPOTHESES)
     temperature = check_option("sample_search", "temperature", temperature)
     if top_k is not None:

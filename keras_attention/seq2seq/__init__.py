@@ -32,6 +32,7 @@ Sizes: B samples, T steps, Tk memory steps, H, E and Dv features, V tokens.
 """
 
 from keras_attention.seq2seq._generation import LogProbability
+from keras_attention.seq2seq._text import TextResult
 from keras_attention.seq2seq.bidirectional_ensemble import BidirectionalEnsemble
 from keras_attention.seq2seq.ensemble import Ensemble
 from keras_attention.seq2seq.extended_vocabulary import ExtendedVocabulary
@@ -51,4 +52,5 @@ __all__ = [
     "Readout",
     "RecurrentEncoder",
     "Seq2Seq",
+    "TextResult",
 ]

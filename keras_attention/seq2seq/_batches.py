@@ -1,6 +1,6 @@
 """Cut arrays into batches of similar length, and join the results in the order of the arrays."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import keras
 import numpy as np
@@ -13,17 +13,19 @@ from keras_attention.seq2seq._checks import check
 STEPS = 16  # where every shape is compiled, lengths are rounded up to multiples of this
 
 
-def pad_lists(ids: Nested, pad_token: int) -> Nested:
+def pad_lists(ids: Nested, pad_token: int, encode: Callable | None = None) -> Nested:
     """Pad a list of sequences of ids to an array, also each of several sources.
 
-    Return everything else as it is.
+    `encode` returns ids for texts, and None for anything else. Return everything else as it is.
     """
+    encoded = None if encode is None or isinstance(ids, dict) else encode(ids)
+    ids = ids if encoded is None else encoded
     if isinstance(ids, list) and ids and all(map(_is_sequence, ids)):
         return keras.utils.pad_sequences(ids, padding="post", value=pad_token)
     if isinstance(ids, dict):
-        return {name: pad_lists(x, pad_token) for name, x in ids.items()}
+        return {name: pad_lists(x, pad_token, encode) for name, x in ids.items()}
     if isinstance(ids, (list, tuple)) and not _is_sequence(ids):
-        items = [pad_lists(x, pad_token) for x in ids]
+        items = [pad_lists(x, pad_token, encode) for x in ids]
         return type(ids)(*items) if hasattr(ids, "_fields") else type(ids)(items)
     return ids
 
@@ -43,7 +45,8 @@ def as_arrays(model: str, samples: Nested) -> Nested:
         check(model, not is_symbolic(x), f"{call} arrays", x, remedy)
         array = np.asarray(ops.convert_to_numpy(x))
         strings = isinstance(x, (str, bytes)) or (array.ndim and array.dtype.kind in "USO")
-        check(model, not strings, f"{call} ids", x, "Look the tokens up in the vocabulary.")
+        remedy = "Give the model a tokenizer, Seq2Seq(..., source_text=...), for texts."
+        check(model, not strings, f"{call} ids", x, remedy)
         remedy = "Write [[3, 4, 5]] for one sample."
         check(model, array.ndim, f"{call} arrays whose first axis is the sample", x, remedy)
         return array

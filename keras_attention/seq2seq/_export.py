@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras import tree
 
-from keras_attention._spec import Description
+from keras_attention._spec import Description, check_bool
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import ops
 from keras_attention.seq2seq._checks import check
@@ -71,8 +71,9 @@ def _specs(sources):
     return tree.pack_sequence_as(sources, specs)
 
 
-def check_export(tokenize: object, detokenize: object, tracked: object) -> None:
+def check_export(text: object, tokenize: object, detokenize: object, tracked: object) -> None:
     """Check the arguments that `export_generate` does not pass to the search."""
+    check_bool("export_generate", "text", text)
     for name, function in {"tokenize": tokenize, "detokenize": detokenize}.items():
         right = function is None or callable(function)
         check("export_generate", right, f"`{name}` must be a function or None", function)

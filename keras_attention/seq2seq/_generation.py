@@ -26,13 +26,14 @@ from keras_attention.seq2seq._batches import (
     as_arrays,
     batches,
     concatenate_batches,
-    pad_lists,
     pad_weights,
 )
 from keras_attention.seq2seq._checks import TARGET_IDS, check
 from keras_attention.seq2seq._compiled_functions import CompiledFunctions
 from keras_attention.seq2seq._export import check_export, texts_of, write_saved_model
 from keras_attention.seq2seq._input_signature import IDS, FirstCall, symbolic, with_fixed_sizes
+from keras_attention.seq2seq._text import TextResult, to_ids, with_texts
+from keras_attention.text import Tokenizer
 
 LARGEST_BATCH = 2**16
 SEARCHES = {"beam": beam_search, "greedy": greedy_search, "sample": sample_search}
@@ -96,6 +97,9 @@ class Generator(keras.Model):
     _arguments: tuple[str, ...] = ()
     # A `Seq2Seq` sets this once, at its first call.
     _first_call: FirstCall | None = None
+    source_text: Tokenizer | None = None
+    target_text: Tokenizer | None = None
+    _longest_target: int | None = None  # of training
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -141,11 +145,13 @@ class Generator(keras.Model):
         if input_shape is None:
             self.compute_output_spec((symbolic(IDS), symbolic(IDS)))
 
-    def get_build_config(self) -> dict[str, list[Any]] | None:
+    def get_build_config(self) -> dict[str, Any] | None:
         call = self._members()[0]._first_call
-        return None if call is None else {"signature": call.signature}
+        longest = self._longest_target
+        return None if call is None else {"signature": call.signature, "longest_target": longest}
 
-    def build_from_config(self, config: Mapping[str, list[Any]]) -> None:
+    def build_from_config(self, config: Mapping[str, Any]) -> None:
+        self._longest_target = config.get("longest_target")
         source, target = symbolic(config["signature"])
         self((with_fixed_sizes(source, self._members()[0].encoder), target))
 
@@ -188,6 +194,15 @@ class Generator(keras.Model):
             own = deserialized(config, names)
         return cls(**{**config, **own})
 
+    def tokenize(self, source: Nested, target: Nested = None) -> tuple[Nested, Nested]:
+        """Return padded ids of texts, with their end tokens, as the call of the model takes them.
+
+        Lists of ids are padded, and everything else stays as it is. A right-to-left model trains on
+        `reverse_tokens(target, model.end_token)` of such a target.
+        """
+        source, target, _ = to_ids(self, source, target)
+        return source, target
+
     def search_batch(
         self,
         source: Nested,
@@ -224,14 +239,14 @@ class Generator(keras.Model):
     def generate(
         self,
         source: Nested,
-        max_length: int,
+        max_length: int | None = None,
         search: str = "beam",
         *,
         n_best: int | None = None,
         prefix: Nested = None,
         batch_size: int = 64,
         **options: Any,
-    ) -> SearchResult:
+    ) -> SearchResult | TextResult:
         """Generate a target for every source.
 
         The search is compiled once for its options: a graph on TensorFlow, `jax.jit` on JAX. One
@@ -242,36 +257,43 @@ class Generator(keras.Model):
 
         Args:
             source: arrays of what the encoder takes. Integers `(B, S)` may be padded to any length;
-                lists of ids are padded, also in a list or a dictionary of several sources.
-            max_length: L, the largest number of tokens, the end token included.
+                lists of ids are padded, also in a list or a dictionary of several sources. With a
+                `source_text`, lists and arrays of strings too.
+            max_length: L, the largest number of tokens, the end token included; a longer output is
+                cut off. By default the length of the longest target that `fit` has seen.
             search: "beam", "greedy" or "sample".
             n_best: how many of the beams to return. By default the best one, without an axis.
-            prefix: see `beam_search`; lists of ids are padded with -1. At most L ids each.
+            prefix: see `beam_search`; lists of ids are padded with -1. At most L ids each. With a
+                `target_text`, strings too.
             batch_size: how many sources are searched at a time.
             options: arguments of the search; see `beam_search`, `greedy_search` and
                 `sample_search`. Their defaults:
                 "beam": `beam_width=5`, `length_penalty=1.0`, `coverage_penalty=0.0`,
                 `coverage="gnmt"`.
                 "sample": `samples=1`, `temperature=1.0`, `top_k=None`, `top_p=None`, `seed=None`.
-                All: `min_length=0`, `no_repeat_ngram_size=0`.
+                All: `min_length=0`, `no_repeat_ngram_size=0`, `logits_processors=()`.
                 `seed` is an integer; None takes one from NumPy's global generator, which
                 `keras.utils.set_random_seed` sets.
 
         Returns:
             `SearchResult` of NumPy arrays: tokens `(B, L)`, lengths and scores `(B,)`, weights
             `(B, L, Tk)`, of several memories a list. With `n_best`, and for "sample" with more than
-            one of `samples`, an axis K follows the first.
+            one of `samples`, an axis K follows the first. With a `target_text`, a `TextResult`,
+            which has the texts too.
         """
+        max_length = self._default_length(max_length)
         n_best = self._check_search(search, max_length, n_best, options, prefix)
         check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
         seed = options.pop("seed", None) if search == "sample" else 0  # others draw nothing
-        arrays = self._arrays(pad_lists(source, self.pad_token), pad_lists(prefix, -1))
+        ids = to_ids(self, source, prefix, prefix=True)
+        arrays = self._arrays(ids.source, ids.target)
         free = None if arrays[1] is None else np.where(arrays[1] == -1, self.pad_token, arrays[1])
         self._check_ids(arrays[0], free, "prefix")
         # The compiled search cannot check values.
         shared = [options.get(name, 0) for name in ("min_length", "no_repeat_ngram_size")]
         tokens = self.start_token, self.end_token
-        SearchOptions(*tokens, max_length, *shared, prefix=arrays[1])
+        processors = options.get("logits_processors", ())
+        SearchOptions(*tokens, max_length, *shared, arrays[1], logits_processors=processors)
         fixed, tensors = split_options(self._searches[search], options)
         size = max(SHORTEST_BUFFER, 2 ** (max_length - 1).bit_length())
 
@@ -281,14 +303,28 @@ class Generator(keras.Model):
             options = {**fixed, **tensors, **own, "prefix": prefix}
             return tuple(best(self._search(source, size, search, **options), n_best))
 
-        key = "generate", search, size, n_best, repr(sorted(fixed.items()))
+        # The compiled function keeps the processors, so no other object gets the id of one.
+        by_id = tuple(map(id, processors))
+        key = "generate", search, size, n_best, by_id, repr(sorted(fixed.items()))
         tensors["limit"] = np.asarray(max_length, "int32")
         result = self._in_batches(run, SearchResult, key, arrays, batch_size, seed, tensors)
-        return result._replace(
+        result = result._replace(
             tokens=result.tokens[..., :max_length],
             weights=tree_map(lambda x: x[..., :max_length, :], result.weights),
             log_probs=result.log_probs[..., :max_length],
         )
+        if self.target_text is None:
+            return result
+        return with_texts(self, result, ids._replace(source=arrays[0]))
+
+    def _default_length(self, max_length):
+        """Return `max_length`, or the length of the longest target of training."""
+        if max_length is not None:
+            return max_length
+        longest = max((x._longest_target or 0 for x in self._members()), default=0)
+        remedy = "Pass max_length=..., the largest number of tokens."
+        check(self.name, longest, "`max_length` is needed: `fit` has seen no target", None, remedy)
+        return longest
 
     def log_probability(
         self, source: Nested, target: Nested, *, batch_size: int = 64
@@ -301,9 +337,9 @@ class Generator(keras.Model):
         the scores of `generate` with `length_penalty=0` are these.
 
         Args:
-            source: arrays of what the encoder takes.
-            target: `(B, T)` ids. Padding does not count. Nor does what follows the first end
-                token, so the tokens of `generate` fit. Lists of ids are padded. Without its end
+            source: arrays of what the encoder takes, or texts.
+            target: `(B, T)` ids, or texts. Padding does not count, nor does what follows the first
+                end token, so the tokens of `generate` fit. Lists of ids are padded. Without its end
                 token, a target counts as the beginning of any output.
             batch_size: how many pairs are measured at a time.
 
@@ -324,7 +360,7 @@ class Generator(keras.Model):
             return ops.sum(chosen, axis=-1), chosen, weights
 
         check_int(self.name, "batch_size", batch_size, most=LARGEST_BATCH)
-        arrays = self._arrays(*(pad_lists(x, self.pad_token) for x in (source, target)))
+        arrays = self._arrays(*to_ids(self, source, target)[:2])
         ids = isinstance(arrays[1], np.ndarray) and arrays[1].ndim == 2
         check(self.name, ids and kind_of(arrays[1].dtype) == "int", TARGET_IDS, arrays[1])
         self._check_ids(*arrays)
@@ -337,9 +373,10 @@ class Generator(keras.Model):
     def export_generate(
         self,
         path: str | os.PathLike[str],
-        max_length: int,
+        max_length: int | None = None,
         search: str = "beam",
         *,
+        text: bool = True,
         tokenize: Callable | None = None,
         detokenize: Callable | None = None,
         tracked: list[Any] | tuple[Any, ...] = (),
@@ -359,15 +396,27 @@ class Generator(keras.Model):
         Args:
             path: the folder: a new one, an empty one or a SavedModel.
             max_length, search, n_best, options: see `generate`.
-            tokenize: a function from strings `(B,)` to what the encoder takes. By default the
-                SavedModel takes ids.
+            text: whether the tokenizers of the model are written too. False writes ids to ids.
+            tokenize: a function from strings `(B,)` to what the encoder takes. By default that of
+                `source_text`; without one the SavedModel takes ids.
             detokenize: a function from tokens `(N, L)` and lengths `(N,)` to strings `(N,)`. N is
                 B, or B K with several outputs for each source: "texts" is then `(B, K)`. An output
-                that does not exist has length 0.
+                that does not exist has length 0. By default that of `target_text`.
             tracked: a list of the tables, tokenizers and layers that these functions use.
         """
+        max_length = self._default_length(max_length)
         n_best = self._check_search(search, max_length, n_best, options)
-        check_export(tokenize, detokenize, tracked)
+        check_export(text, tokenize, detokenize, tracked)
+        if text and tokenize is None and self.source_text is not None:
+            copies = hasattr(self._members()[0].head, "max_extra")
+            expected = "a head that copies words has no equal with texts in TensorFlow"
+            remedy = "Export ids, text=False, and use an ExtendedVocabulary outside."
+            check("export_generate", not copies, expected, Description(""), remedy)
+            tokenize, _, tables = self.source_text.tensorflow_functions()
+            tracked = [*tracked, *tables]
+        if text and detokenize is None and self.target_text is not None:
+            _, detokenize, tables = self.target_text.tensorflow_functions()
+            tracked = [*tracked, *tables]
 
         def serve(source):
             if tokenize is not None:

@@ -5,12 +5,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
+import numpy as np
 
 from keras_attention._spec import Description, describe
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import ops
-from keras_attention.seq2seq._batches import pad_lists
+from keras_attention.seq2seq._batches import STEPS, pad_lists
 from keras_attention.seq2seq._checks import check, check_targets
+from keras_attention.seq2seq._compiled_functions import CompiledFunctions
+from keras_attention.seq2seq._text import texts_of, to_ids
+from keras_attention.seq2seq._text_data import encoded_data
 
 # Reductions that divide by all positions, padding too.
 DIVIDE_BY_ALL = "sum_over_batch_size", "mean"
@@ -36,6 +40,8 @@ class PairTrainer(keras.Model):
     end_token: int
     pad_token: int
     _check_ids: Callable[..., None]
+    _compiled_functions: CompiledFunctions
+    _longest_target: int | None
 
     def compile(
         self,
@@ -94,13 +100,14 @@ class PairTrainer(keras.Model):
     def fit(
         self, x: Nested = None, y: Nested = None, *, class_weight: None = None, **kwargs: Any
     ) -> keras.callbacks.History:
-        """Train on pairs of ids: `fit(source, target, epochs=10)`. Lists of ids are padded.
+        """Train on pairs of ids or texts: `fit(source, target, epochs=10)`. Lists are padded.
 
         With a target, all of `x` is the source, also if it is a pair of two sources. A data set or
-        a generator yields `((source, target), target)`. Validation data is a pair `(source,
-        target)`, or a data set of the same kind. Every token that is not padding counts, also
-        after an end token. `class_weight` is refused. `keras.Model.fit` explains all other
-        arguments.
+        a generator yields `((source, target), target)`, or `(source, target)` if both are texts.
+        Validation data is a pair `(source, target)`, or a data set of the same kind. Texts are
+        encoded outside of the training step: lists and arrays before the first step, a data set in
+        its pipeline. Every token that is not padding counts, also after an end token.
+        `class_weight` is refused. `keras.Model.fit` explains all other arguments.
         """
         self._check_no_class_weight(class_weight)
         valid = kwargs.get("validation_data")
@@ -137,15 +144,30 @@ class PairTrainer(keras.Model):
     def _pair(self, source, target=None):
         """Return (pair, target) of a source and a target, and everything else as it is."""
         if target is None or isinstance(source, Pair):
-            alone = isinstance(source, dict) or hasattr(pad_lists(source, self.pad_token), "shape")
+            alone = isinstance(source, dict) or texts_of(self.name, "source", source) is not None
+            alone = alone or hasattr(pad_lists(source, self.pad_token), "shape")
             expected = "training and evaluation need a source and its target"
             remedy = "Call fit(source, target), or pass a data set of ((source, target), target)."
             check(self.name, not alone, expected, Description(f"only {describe(source)}"), remedy)
-            return source, target
-        source, target = (pad_lists(x, self.pad_token) for x in (source, target))
+            return encoded_data(source, self._encode_batch), target
+        source, target, _ = to_ids(self, source, target)
         check_targets(self, target)
         self._check_ids(source, target)
+        self._note_length(target)
         return Pair(source, target), target
+
+    def _encode_batch(self, source, target):
+        """Return the ids of one batch of texts from a data set."""
+        multiple = STEPS if self._compiled_functions.fixed(self) else 1
+        source, target, _ = to_ids(self, source, target, multiple=multiple)
+        self._note_length(target)
+        return source, target
+
+    def _note_length(self, target):
+        """Note the length of the longest target."""
+        if isinstance(target, np.ndarray) and target.size:
+            longest = int(np.sum(target != self.pad_token, axis=1).max())
+            self._longest_target = max(self._longest_target or 0, longest)
 
 
 def _takes_logits(loss):

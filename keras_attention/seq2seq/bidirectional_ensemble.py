@@ -10,9 +10,9 @@ from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import gather_rows, ops
 from keras_attention.search import bidirectional_search, reverse_tokens
 from keras_attention.search.reverse_tokens import reversed_positions
-from keras_attention.seq2seq._batches import pad_lists
 from keras_attention.seq2seq._checks import check, check_pair, check_targets
 from keras_attention.seq2seq._generation import LogProbability
+from keras_attention.seq2seq._text import to_ids
 from keras_attention.seq2seq.ensemble import Ensemble, EnsembleBase
 from keras_attention.seq2seq.model import Seq2Seq
 
@@ -122,7 +122,7 @@ class BidirectionalEnsemble(EnsembleBase):
         Returns:
             `LogProbability` of NumPy arrays. The left-to-right model gives the weights.
         """
-        target = pad_lists(target, self.pad_token)
+        source, target, _ = to_ids(self, source, target)
         check_targets(self, ops.convert_to_numpy(target))
         return super().log_probability(source, target, batch_size=batch_size)
 

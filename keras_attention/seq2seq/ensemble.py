@@ -27,6 +27,10 @@ class EnsembleBase(Generator):
         expected = "the models must have the same start_token, end_token and pad_token"
         check(type(self).__name__, len(set(tokens)) == 1, expected, tokens)
         self.start_token, self.end_token, self.pad_token = tokens[0]
+        texts = [(x.source_text, x.target_text) for x in models]
+        expected = "the models must have the same tokenizers"
+        check(type(self).__name__, all(x == texts[0] for x in texts), expected, texts)
+        self.source_text, self.target_text = texts[0]
 
     def fit(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise an error: train the models one by one, and then join them."""

@@ -8,7 +8,7 @@ from keras import tree
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import ops, tree_map
 from keras_attention.ops.masks import zero_masked
-from keras_attention.seq2seq._batches import at_least_one_step, pad_lists
+from keras_attention.seq2seq._batches import at_least_one_step
 from keras_attention.seq2seq._checks import (
     check,
     check_encoded,
@@ -20,6 +20,8 @@ from keras_attention.seq2seq._checks import (
 from keras_attention.seq2seq._generation import Generator
 from keras_attention.seq2seq._input_signature import FirstCall, signature_of
 from keras_attention.seq2seq._teacher_forcing import PairTrainer
+from keras_attention.seq2seq._text import check_vocabularies, special_tokens, to_ids
+from keras_attention.text import Tokenizer
 
 __all__ = ["Seq2Seq"]
 
@@ -36,6 +38,11 @@ class Seq2Seq(PairTrainer, Generator):
     the memory, the decoder, the loss and the metrics. `generate(source, max_length)` searches.
     `save`, `keras.saving.load_model` and `export_generate` keep the whole model. Before
     `load_weights`, call `build()`, or the model once if its source is not ids `(B, S)`.
+
+    With tokenizers of `keras_attention.text`, `source_text` and `target_text`, it takes and returns
+    strings, and ids still. Texts are lists or arrays of strings, or data sets of TensorFlow. The
+    model ends every source and target text with the end token. Text of any length fits, though
+    quality falls beyond the lengths of training.
 
     Sizes: B samples, S source and T target steps, Tk memory steps, V tokens in the vocabulary.
 
@@ -55,7 +62,9 @@ class Seq2Seq(PairTrainer, Generator):
         start_token: the id that the first step reads. Do not put it in a target: `fit` raises an
             error for it in arrays, and its probability is zero.
         end_token: the id that ends every target.
-        pad_token: the id that fills the rest of a target. Use it in the source too.
+        pad_token: the id that fills the rest of a target, 0 by default. Use it in the source too.
+        source_text: the tokenizer of the source; texts in a dictionary of sources share it.
+        target_text: the tokenizer of the target, which knows the three tokens above.
 
     Call arguments:
         inputs: the pair `(source, target)`. The source is what the encoder takes, any nesting of
@@ -96,7 +105,7 @@ class Seq2Seq(PairTrainer, Generator):
     # The embedding comes first, so that one which the encoder shares is loaded once.
     _arguments = (
         *("target_embedding", "decoder", "head", "encoder"),
-        *("start_token", "end_token", "pad_token"),
+        *("start_token", "end_token", "pad_token", "source_text", "target_text"),
     )
 
     def __init__(
@@ -105,17 +114,23 @@ class Seq2Seq(PairTrainer, Generator):
         decoder: keras.layers.Layer,
         target_embedding: keras.layers.Layer,
         head: keras.layers.Layer | None,
-        start_token: int,
-        end_token: int,
-        pad_token: int = 0,
+        start_token: int | None = None,
+        end_token: int | None = None,
+        pad_token: int | None = None,
+        source_text: Tokenizer | None = None,
+        target_text: Tokenizer | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        tokens = start_token, end_token, pad_token
+        given = start_token, end_token, pad_token
+        tokens = special_tokens(source_text, target_text, *given)
         check_layers(encoder, decoder, target_embedding, head, *tokens)
         self.encoder, self.decoder = encoder, decoder
         self.target_embedding, self.head = target_embedding, head
-        self.start_token, self.end_token, self.pad_token = start_token, end_token, pad_token
+        self.start_token, self.end_token, self.pad_token = tokens
+        self.source_text, self.target_text = source_text, target_text
+        table = getattr(encoder, "embedding", None)
+        check_vocabularies(self, table and input_dim(table), input_dim(target_embedding))
 
     def call(self, inputs: Nested, training: bool | None = None) -> Tensor:
         return self._teacher_forcing(inputs, training, False)[0]
@@ -215,7 +230,7 @@ class Seq2Seq(PairTrainer, Generator):
         For example, `beam_search(model.step, *model.start(source), start_token=1, end_token=2,
         max_length=9)`.
         """
-        source = at_least_one_step(pad_lists(source, self.pad_token), self._cut_token)
+        source = at_least_one_step(to_ids(self, source).source, self._cut_token)
         memory, state, mask = self._encode(source, training=False)
         prepared = self.decoder.prepare(memory, mask)
         initial = getattr(self.head, "initial_state", None)

@@ -1,7 +1,5 @@
 """Local attention gives the same numbers whether it reads all scores or only its windows."""
 
-import itertools
-
 import keras
 import numpy as np
 import pytest
@@ -14,9 +12,7 @@ from keras_attention.ops.windows import dispatch as ways
 from tests import fast
 from tests.backends import graphs
 from tests.helpers import (
-    AnyCell,
     assert_all_close,
-    assert_close,
     lengths_mask,
     normal,
     numpy,
@@ -83,10 +79,8 @@ def assert_same(monkeypatch):
 
 @pytest.mark.parametrize("jit", [None, False, True], ids=["eager", "graph", "XLA"])
 @pytest.mark.parametrize("masks", MASKS)
-@pytest.mark.parametrize(
-    ("score", "alignment"),
-    list(itertools.product(["dot", "general", "concat", "location"], ["local-m", "local-p"])),
-)
+@pytest.mark.parametrize("score", ["dot", "general", "concat", "location"])
+@pytest.mark.parametrize("alignment", ["local-m", "local-p"])
 @pytest.mark.each_value
 def test_both_ways_are_the_same(score, alignment, masks, jit, assert_same):
     layer, masks = make_layer(score, alignment), MASKS[masks]
@@ -117,21 +111,12 @@ class Distance(LuongAttention):
         return -ops.sum(ops.square(ops.expand_dims(query, 2) - ops.expand_dims(key, 1)), -1)
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "jit", "unknown"),
-    [
-        (Squaring, {}, False, True),
-        (Distance, {}, None, False),
-        pytest.param(LuongAttention, {"units": 7}, True, False, marks=pytest.mark.slow),
-        *(
-            pytest.param(kind, options, jit, False, marks=pytest.mark.exhaustive)
-            for kind, options, jit in (
-                (Squaring, {}, False),
-                (LuongAttention, {"normalizer": "sparsemax"}, True),
-            )
-        ),
-    ],
-)
+@pytest.mark.parametrize(("kind", "options", "jit", "unknown"), [
+    (Squaring, {}, False, True),
+    (Distance, {}, None, False),
+    pytest.param(LuongAttention, {"units": 7, "normalizer": "sparsemax"}, True, False,
+                 marks=pytest.mark.slow),
+])  # fmt: skip
 def test_subclasses_and_other_options(kind, options, jit, unknown, assert_same):
     layer = make_layer("dot", "local-p", kind=kind, **options)
     assert_same(lambda: run(layer, None, {}), lambda: run(layer, jit, {}, unknown))
@@ -171,68 +156,34 @@ def test_dropout_and_unknown_lengths(worthwhile, monkeypatch):
     assert abs(numpy(step(query, value)[0]) - numpy(total)) > 0.1  # other weights were dropped
 
 
-def assert_graph_differentiates(layer, jit=None):
-    """A tape around a graph of unknown lengths gives the gradients of the layer itself."""
-    inputs = [tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK))]
-    layer(*inputs)
-    signature = [tf.TensorSpec((None, None, D), "float64")] * 2
-    graph = tf.function(lambda *x: layer(*x), signature, jit_compile=jit)
-    found = []
-    for call in (graph, layer):
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            loss = tf.reduce_sum(tf.sin(call(*inputs)))
-        found.append(tape.gradient(loss, inputs))
-    for x, y in zip(*found, strict=True):
-        assert_close(x, numpy(y))
-
-
 def decoder_of(score, alignment):
     attention = LuongAttention(score, alignment, half_width=2, dtype="float64")
     return AttentionRNN(keras.layers.GRUCell(7, dtype="float64"), attention, query="previous")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("score", ["dot", "general", "concat"])
+@pytest.mark.parametrize(("make", "score", "alignment"), [
+    *((make_layer, score, "local-p") for score in ("dot", "general", "concat")),
+    *((decoder_of, *x) for x in (("general", "global"), ("concat", "local-p"))),
+])  # fmt: skip
 @pytest.mark.parametrize("worthwhile", [LONG, SHORT], ids=["long", "short"])
 @pytest.mark.parametrize("jit", [None, True])
 @pytest.mark.each_value
-def test_a_tape_around_a_graph_of_unknown_lengths(score, worthwhile, jit, monkeypatch):
+def test_a_tape_around_a_graph_of_unknown_lengths(
+    make, score, alignment, worthwhile, jit, monkeypatch
+):
+    """It gives the gradients of the layer itself."""
     monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", worthwhile)
-    assert_graph_differentiates(make_layer(score, "local-p"), jit)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alignment", ["global", "local-p"])
-@pytest.mark.parametrize("score", ["general", "concat"])
-@pytest.mark.each_value
-def test_a_tape_around_the_graph_of_a_decoder(score, alignment, monkeypatch):
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
-    assert_graph_differentiates(decoder_of(score, alignment))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("score", fast(["general", "concat"], ["general"], slow=0))
-def test_frozen_layers_and_unknown_lengths(score, tmp_path, monkeypatch):
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
-    query, value = keras.Input((None, D)), keras.Input((None, D))
-    layer = LuongAttention(score, "local-p", half_width=2)
-    model = keras.Model([query, value], keras.layers.Dense(D)(layer(query, value)))
-    layer.trainable = False
-    frozen = [numpy(weight) for weight in layer.weights]
-    model.compile("sgd", "mse", jit_compile=False)
-    x = [normal(n, B, TQ, D).astype("float32") for n in (1, 2)]
-    batches = tf.data.Dataset.from_tensors(((x[0], x[1]), x[0]))
-    model.fit(batches.map(lambda x, y: (tuple(map(forget_length, x)), y)), verbose=0, shuffle=False)
-    for before, weight in zip(frozen, layer.weights, strict=True):
-        np.testing.assert_array_equal(numpy(weight), before)
-    model.export(str(tmp_path / "model"), verbose=False)
-    served = tf.saved_model.load(str(tmp_path / "model"))
-    np.testing.assert_allclose(numpy(served.serve(x)), numpy(model(x)), rtol=0, atol=1e-5)
-
-
-def forget_length(x):
-    return tf.ensure_shape(tf.cond(tf.size(x) > 0, lambda: x, lambda: x[:, :0]), (None, None, D))
+    inputs = [tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK))]
+    layer, found = make(score, alignment), []
+    layer(*inputs)
+    signature = [tf.TensorSpec((None, None, D), "float64")] * 2
+    for call in (tf.function(lambda *x: layer(*x), signature, jit_compile=jit), layer):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            loss = tf.reduce_sum(tf.sin(call(*inputs)))
+        found.append(tape.gradient(loss, inputs))
+    assert_all_close(*found)
 
 
 @pytest.mark.slow
@@ -253,12 +204,11 @@ def test_second_derivatives(score, jit, monkeypatch):
             total = tf.add_n([tf.reduce_sum(tf.square(x)) for x in first])
         return outer.gradient(total, (query, value))
 
-    compiled = tf.function(penalty, jit_compile=jit)
     monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
     expected = penalty(query, value)
     monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
-    for x, y in zip(compiled(query, value), expected, strict=True):
-        np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=1e-10)
+    found = tf.function(penalty, jit_compile=jit)(query, value)
+    assert_all_close(found, expected, times=100)
 
 
 @pytest.mark.slow
@@ -282,70 +232,6 @@ def test_the_gradient_of_a_score_of_unknown_length_is_compiled_as_the_score_is()
     assert [compiled_functions(None, backward) for backward in (False, True)] == [0, 0]
 
 
-def test_a_loop_keeps_no_copy_of_the_memory(monkeypatch):
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
-    attention = LuongAttention("general", "local-p", half_width=2)
-    decoder = AttentionRNN(AnyCell(7), attention, query="previous")
-
-    @tf.function
-    def step(x, memory):
-        with tf.GradientTape() as tape:
-            output = decoder(x, memory, training=True)
-        return tape.gradient(output, [weight.value for weight in decoder.trainable_weights])
-
-    graph = step.get_concrete_function(tf.zeros((2, 5, 3)), tf.zeros((2, 211, 17))).graph
-    kept = [
-        operation.inputs[1].shape
-        for one in graphs(graph)[1:]
-        for operation in one.get_operations()
-        if operation.type == "TensorListPushBack"
-    ]
-    assert kept
-    assert not [shape for shape in kept if shape.rank and 211 in shape]
-
-
-@pytest.mark.parametrize("alignment", ["local-m", "local-p"])
-def test_dropout_in_windows(alignment, monkeypatch):
-    """Dropout draws for each weight, and the mean stays the same."""
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
-    layer = LuongAttention("dot", alignment, half_width=2, dropout=0.5, seed=1)
-    query, value = np.ones((500, TQ, D), "float32"), np.ones((500, TK, D), "float32")
-    expected = numpy(layer(query[:1], value[:1]))[0]
-    dropped = numpy(layer(query, value, training=True))
-    assert len(np.unique(dropped.round(4))) > 5
-    np.testing.assert_allclose(dropped.mean(0), expected, rtol=0, atol=0.1)
-
-
-HALVES = ["float16", "bfloat16", "mixed_float16", "mixed_bfloat16"]
-
-
-@pytest.mark.parametrize("policy", HALVES)
-@pytest.mark.parametrize("score", ["dot", "general", "concat"])
-@pytest.mark.each_value
-def test_every_score_in_half_precision(score, policy, monkeypatch):
-    """Rounding does not move the windows."""
-    query, value = (tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK)))
-    layer = LuongAttention(score, "local-m", half_width=2, dtype=policy)
-    layer.build(query.shape, value.shape)
-
-    def both(query, value):
-        with tf.GradientTape() as tape:
-            tape.watch((query, value))
-            output = layer(query, value)
-        return output, *tape.gradient(output, (query, value))
-
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
-    expected = both(query, value)
-    assert expected[0].dtype == layer.compute_dtype
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
-    for run in (both, tf.function(both, jit_compile=True)):
-        assert_all_close(run(query, value), expected, policy)
-    # Outside of a call Keras casts no inputs.
-    output = layer.attend(query, layer.prepare(value)).output
-    assert output.dtype == layer.compute_dtype
-    assert_close(output, numpy(expected[0]), policy)
-
-
 @pytest.mark.parametrize("score", ["dot", "general", "concat"])
 @pytest.mark.parametrize("alignment", ["local-m", "local-p"])
 @pytest.mark.each_value
@@ -367,19 +253,3 @@ def test_long_memories_are_read_window_by_window(score, alignment):
     pairs = [shape for shape in shapes if shape.rank and queries in shape and steps in shape]
     assert len(functions) > 1
     assert not pairs
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("alignment", fast(["local-p", "local-m"], ["local-p"]))
-def test_a_decoder_with_local_attention(alignment, assert_same):
-    """In its loop, with and without weights, the decoder is the same as with all scores."""
-    x, memory = normal(1, B, TQ, 7), normal(2, B, TK, D)
-
-    def both():
-        keras.utils.set_random_seed(5)
-        decoder = decoder_of("general", alignment)
-        outputs, weights = decoder(x, memory, return_attention_scores=True)
-        assert_close(tf.function(decoder, jit_compile=True)(x, memory), numpy(outputs))
-        return outputs, weights
-
-    assert_same(both)

@@ -1,15 +1,13 @@
 """Attentions with a state. The tables of mechanisms and of decoders hold one too."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    RecurrentScoringMixin,
-)
+from keras_attention import AttentionRNN, BahdanauAttention, RecurrentScoringMixin
 from keras_attention.attention import Window
 from tests import fast
 from tests.backends import on_tensorflow, tensor
@@ -27,6 +25,7 @@ from tests.helpers import (
     assert_steps_equal_the_call,
     normal,
     numpy,
+    refusals,
 )
 from tests.past_weights import PastWeightsAttention
 
@@ -34,10 +33,7 @@ T, D, H = 5, 3, 11
 
 
 class Steps(RecurrentScoringMixin):
-    """Reads memory step i at step i, or at step i + 1 in training; counts steps in a nested state.
-
-    In the reading order, it sees nothing but its state.
-    """
+    """Reads memory step i at step i, in training at step i + 1; counts steps in a nested state."""
 
     def initial_state(self, memory):
         count = ops.zeros((ops.shape(memory.value)[0],), "int32")
@@ -58,7 +54,6 @@ def inputs():
 
 
 def decoded():
-    """The sequences and the memory of a decoder."""
     return normal(1, B, T, D, dtype="float32"), inputs()[1]
 
 
@@ -72,9 +67,8 @@ def called(layer):
 @pytest.mark.parametrize("training", [False, True])
 def test_advance_may_do_everything(training):
     query, value = inputs()
-    layer = Steps()
     mask = np.array([[True, True, True], [True, False, True]])
-    context = numpy(layer(query, value, query_mask=mask, training=training))
+    context = numpy(Steps()(query, value, query_mask=mask, training=training))
     for b, i, read in ((0, 0, 0), (0, 1, 1), (0, 2, 2), (1, 0, 0), (1, 2, 1)):
         assert_close(context[b, i], value[b, read + training], "float32")
     assert not context[1, 1].any()
@@ -87,10 +81,8 @@ def test_a_nested_state_in_a_decoder(options, graph):
     """The state of any nesting and dtype, and the flag of training, reach the attention."""
     import tensorflow as tf
 
-    sequences, memory = decoded()
-    layer = AttentionRNN(
-        keras.layers.GRUCell(H), Steps(), output_mode="attention", return_state=True, **options
-    )
+    (sequences, memory), options = decoded(), {"output_mode": "attention", **options}
+    layer = AttentionRNN(keras.layers.GRUCell(H), Steps(), return_state=True, **options)
     call = tf.function(layer, autograph=False) if graph else layer
     for training in (False, True):
         outputs, *_, count, last = call(sequences, memory, training=training)
@@ -99,9 +91,7 @@ def test_a_nested_state_in_a_decoder(options, graph):
         assert numpy(last).argmax(-1).tolist() == [T - 1 + training] * B
 
 
-class Switched(PastWeightsAttention):
-    """Its state holds a boolean, too."""
-
+class Switched(PastWeightsAttention):  # its state holds a boolean, too
     def initial_state(self, memory):
         seen = super().initial_state(memory)
         return seen, seen > 0
@@ -113,9 +103,8 @@ class Switched(PastWeightsAttention):
         return state[0] + weights, weights > 0.2
 
 
-@pytest.mark.parametrize("attention", [PastWeightsAttention, Switched])
-def test_the_state_of_a_call_continues_in_the_next(attention):
-    layer = AttentionRNN(keras.layers.GRUCell(H), attention(), return_state=True)
+def test_the_state_of_a_call_continues_in_the_next():
+    layer = AttentionRNN(keras.layers.GRUCell(H), Switched(), return_state=True)
     sequences, memory = decoded()
     whole, *last = layer(sequences, memory)
     first, *state = layer(sequences[:, :2], memory)
@@ -130,13 +119,12 @@ def test_the_state_of_a_call_continues_in_the_next(attention):
 def test_a_cell_may_assign_its_weights(graph):
     import tensorflow as tf
 
-    sequences, memory = decoded()
     for attention in (PastWeightsAttention(), Noisy()):
         layer = AttentionRNN(Counting(H), attention)
-        layer.build(sequences.shape, memory.shape)
+        layer(*decoded())
         layer.cell.steps.assign(0.0)
         call = tf.function(layer, autograph=False) if graph else layer
-        call(sequences, memory, training=True)
+        call(*decoded(), training=True)
         assert int(layer.cell.steps) == T
 
 
@@ -151,10 +139,6 @@ def test_the_loss_of_a_sequence_is_added_once(options):
     layer = Steps()
     layer(query, value)
     assert [float(x) for x in layer.losses] == [B * TQ]
-    memory = layer.prepare(tensor(value))
-    layer.attend(query, memory)
-    layer.attend(query[:, 0], memory)
-    assert len(layer.losses) == 1
     decoder = AttentionRNN(keras.layers.GRUCell(H), Steps(), output_mode="concat", **options)
     for trainable in (True, False):
         decoder.attention.trainable = trainable
@@ -162,102 +146,59 @@ def test_the_loss_of_a_sequence_is_added_once(options):
         assert [float(x) for x in decoder.losses] == [B * TQ]
     decoder(query[:, :0], value)
     assert [float(x) for x in decoder.losses] == [0.0]
-    decoder.attention.trainable = True
-
     given = keras.Input((None, DQ)), keras.Input((None, DV))
-    model = keras.Model(given, keras.layers.Dense(1)(decoder(*given)))
+    model = keras.Model(given, 0 * decoder(*given))
     model.compile("sgd", "mse")
-    zeros = np.zeros((B, TQ, 1))
-    model.get_layer(index=-1).set_weights([np.zeros((H + DV, 1)), np.zeros(1)])
+    zeros = np.zeros((B, TQ, H + DV))
     assert model.evaluate([query, value], zeros, verbose=0) == pytest.approx(B * TQ)
 
 
-class Window3(PastWeightsAttention):
-    gaussian = False
-
-    def window(self, query, memory, position):
-        center = ops.tile(ops.convert_to_tensor([[1.0, 2.0, 5.0]]), (ops.shape(query)[0], 1))
-        return Window(center, 1, self.gaussian)
-
-
-def test_a_window_masks():
-    query, value = inputs()
-    layer = Window3()
-    _, weights = layer(query, value, return_attention_scores=True)
-    inside = np.abs(np.arange(TK) - np.array([[1], [2], [5]])) <= 1
-    assert not numpy(weights)[:, ~inside].any()
-    pairs = {"attention_mask": inside}
-    twin = PastWeightsAttention()
-    twin.build(query.shape, value.shape)
-    twin.set_weights(layer.get_weights())
-    _, masked = twin(query, value, return_attention_scores=True, **pairs)
-    assert_close(weights, numpy(masked), "float32")
-    layer.gaussian = True
-    assert_refused(lambda: layer(query, value), "Gaussian", "Window(center, half_width)")
-
-
-def test_dropout_in_a_decoder_drops_the_memory_once():
-    """Every read step of the memory is either dropped or scaled, by one factor."""
-    attention = PastWeightsAttention(dropout=0.5, seed=3)
-    decoder = AttentionRNN(keras.layers.GRUCell(H), attention, output_mode="attention")
-    sequences, memory = normal(1, B, T, D, dtype="float32"), np.tile(np.eye(TK), (B, 1, 1))
-    context, weights = decoder(sequences, memory, training=True, return_attention_scores=True)
-    factor = numpy(context) / numpy(weights)
-    assert_close(factor, np.repeat(factor[:, :1], T, 1), "float32")
-    assert set(np.round(factor, 4).flat) == {0.0, 2.0}
-
-
 NEXT = "the next state must have the structure, shapes and dtypes of float32 of shape (2, 7)"
-SCORE = "`score` must return floating-point values of shape (2, 1, 7)"
-MISTAKEN_HOOKS = [
-    ("next_state", lambda self, state, weights: weights[:, 1:], NEXT, "float32 of shape (2, 6)."),
-    (
-        "next_state",
-        lambda self, state, weights: ops.cast(state + weights, "int32"),
-        *(NEXT, "received int32 of shape (2, 7)"),
-    ),
-    (
-        "score",
-        lambda self, query, key, state: ops.cast(key[:, None, :, 0], "int32"),
-        *(SCORE, "received int32 of shape (2, 1, 7)"),
-    ),
-    ("score", lambda self, query, key, state: state, SCORE),
-    (
-        "advance",
-        lambda self, step, state: (state, state),
-        "`advance` must return floating-point values of shape (2, 1, 7)",
-    ),
-    (
-        "advance",
-        lambda self, step, state: state,
-        "`advance` must return the weights and the next state",
-    ),
-    (
-        "initial_state",
-        lambda self, memory: 0.0,
-        "`initial_state` must return tensors whose first axis is the batch, here 2; received 0.0",
-    ),
-    (
-        "weigh",
-        lambda self, scores, mask, state: state,
-        "`weigh` must return floating-point values of shape (2, 1, 7)",
-    ),
-]
+FLOATS = "must return floating-point values of shape (2, 1, 7)"
 
 
-@pytest.mark.parametrize("mistake", MISTAKEN_HOOKS, ids=lambda x: x[0])
-def test_hooks_that_return_something_else(mistake):
-    name, hook, *fragments = mistake
-    layer = type("Mistaken", (PastWeightsAttention,), {name: hook})()
-    assert_refused(lambda: layer(*inputs()), *fragments)
+def mistaken(**hooks):
+    return lambda: type("Mistaken", (PastWeightsAttention,), hooks)()(*inputs())
 
 
-class Named(PastWeightsAttention):
-    """Its state has two parts of one shape."""
+test_hooks_that_return_something_else = refusals(
+    (mistaken(next_state=lambda self, state, weights: weights[:, 1:]),
+     NEXT, "float32 of shape (2, 6)."),
+    (mistaken(next_state=lambda self, state, weights: ops.cast(state + weights, "int32")),
+     NEXT, "received int32 of shape (2, 7)"),
+    (mistaken(score=lambda self, query, key, state: ops.cast(key[:, None, :, 0], "int32")),
+     f"`score` {FLOATS}", "received int32 of shape (2, 1, 7)"),
+    (mistaken(score=lambda self, query, key, state: state), f"`score` {FLOATS}"),
+    (mistaken(advance=lambda self, step, state: (state, state)), f"`advance` {FLOATS}"),
+    (mistaken(advance=lambda self, step, state: state),
+     "`advance` must return the weights and the next state"),
+    (mistaken(initial_state=lambda self, memory: 0.0),
+     "`initial_state` must return tensors whose first axis is the batch, here 2; received 0.0"),
+    (mistaken(weigh=lambda self, scores, mask, state: state), f"`weigh` {FLOATS}"),
+    (mistaken(window=lambda self, query, memory, position: Window(query[..., 0], 1, True)),
+     "Gaussian", "Window(center, half_width)"),
+    (lambda: type("Scalar", (Noisy,), {"sample_noise": lambda self, memory, steps: 3.0})()(
+        *inputs(), training=True),
+     "first two axes are the steps and the batch, here 2; received"),
+)  # fmt: skip
 
+
+@pytest.mark.parametrize("hooks", ["initial_state", "score", "next_state"])
+def test_hooks_that_are_missing(hooks):
+    given = {
+        "initial_state": lambda self, memory: memory.value[:, :, 0],
+        "score": lambda self, query, key, state: ops.expand_dims(state, 1),
+    }
+    given = dict(itertools.takewhile(lambda x: x[0] != hooks, given.items()))
+    with pytest.raises(NotImplementedError, match=f"Nothing must define {hooks}"):
+        type("Nothing", (RecurrentScoringMixin,), given)()(*inputs())
+    with pytest.raises(TypeError, match=r"define score\(self, query, key, state\); found"):
+        type("Mistaken", (RecurrentScoringMixin,), {"score": lambda self, query, key: query})
+
+
+class Named(PastWeightsAttention):  # its state has two parts of one shape
     def initial_state(self, memory):
-        zeros = super().initial_state(memory)
-        return {"total": zeros, "last": zeros}
+        return dict.fromkeys(("total", "last"), super().initial_state(memory))
 
     def score(self, query, key, state):
         return super().score(query, key, state["total"])
@@ -267,86 +208,60 @@ class Named(PastWeightsAttention):
 
 
 def test_the_parts_of_a_state_keep_their_places():
-    query, value = inputs()
-    layer = Named()
-    layer(query, value)
-    whole = "float32 of shape (2, 7)"
+    layer, whole, past = Named(), "float32 of shape (2, 7)", zeros(TK)
+    for right in ({"last": past, "total": past}, [past, past]):
+        attended(layer, right)()
+    for wrong in ((past, past), {"total": past, "first": past}):
+        assert_refused(attended(layer, wrong), "`state` must have the structure")
     layer.next_state = lambda state, weights: (state["total"] + weights, weights)
-    assert_refused(lambda: layer(query, value), "'total'", f"received ('{whole}', '{whole}')")
+    assert_refused(lambda: layer(*inputs()), "'total'", f"received ('{whole}', '{whole}')")
     layer.next_state = lambda state, weights: {"total": weights}
-    assert_refused(lambda: layer(query, value), "the next state", f"{{'total': '{whole}'}}")
-    del layer.next_state
-    memory, zeros = layer.prepare(tensor(value)), np.zeros((B, TK), "float32")
-    for right in ({"last": zeros, "total": zeros}, [zeros, zeros]):
-        layer.attend(query[:, 0], memory, right)
-    for wrong in ((zeros, zeros), {"total": zeros, "first": zeros}):
-        assert_refused(
-            lambda x=wrong: layer.attend(query[:, 0], memory, x), "`state` must have the structure"
-        )
+    assert_refused(lambda: layer(*inputs()), "the next state", f"{{'total': '{whole}'}}")
 
 
-def test_hooks_that_take_too_little():
-    with pytest.raises(TypeError, match=r"define score\(self, query, key, state\); found"):
-        type("Mistaken", (RecurrentScoringMixin,), {"score": lambda self, query, key: query})
+def attended(layer, state=None, **options):
+    """A call of `attend` with this state."""
+
+    def call():
+        query, memory = called(layer)
+        layer.attend(query[:, 0], memory, state, **options)
+
+    return call
 
 
-def test_no_query_at_all():
-    query, value = inputs()
-    layer = PastWeightsAttention()
-    layer(query, value)
-    context, weights = layer(query[:, :0], value, return_attention_scores=True)
-    assert context.shape == (B, 0, DV)
-    assert weights.shape == (B, 0, TK)
+def decoded_from(initial_state=None, **change):
+    """A call of a decoder from another state, or a step after a change of its state."""
+
+    def call():
+        layer = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention())
+        layer(*inputs())
+        layer(*inputs(), initial_state=initial_state)
+        memory = layer.prepare(tensor(inputs()[1]))
+        layer.step(inputs()[0][:, 0], layer.get_initial_state(memory)._replace(**change), memory)
+
+    return call
 
 
-def test_hooks_that_are_missing():
-    class Nothing(RecurrentScoringMixin):
-        pass
-
-    with pytest.raises(NotImplementedError, match="Nothing must define initial_state"):
-        Nothing()(*inputs())
-    Nothing.initial_state = lambda self, memory: memory.value[:, :, 0]
-    with pytest.raises(NotImplementedError, match=r"must define score\(query, key, state\)"):
-        Nothing()(*inputs())
-    Nothing.score = lambda self, query, key, state: ops.expand_dims(state, 1)
-    with pytest.raises(NotImplementedError, match="must define next_state"):
-        Nothing()(*inputs())
+def zeros(*shape):
+    return np.zeros((B, *shape), "float32")
 
 
-def test_a_state_of_another_memory():
-    query, value = inputs()
-    layer = PastWeightsAttention()
-    _, memory = called(layer)
-    assert_refused(
-        lambda: layer.attend(query[:, 0], memory, np.zeros((B, TK + 1), "float32")),
-        "`state` must have the structure, shapes and dtypes of float32 of shape (2, 7)",
-        "float32 of shape (2, 8)",
-    )
-    for wrong in (np.zeros((B, TK), "int32"), [1.0], [np.zeros((B, TK), "float32")] * 2):
-        assert_refused(
-            lambda x=wrong: layer.attend(query[:, 0], memory, x), "`state` must have the structure"
-        )
-    decoder = AttentionRNN(keras.layers.GRUCell(H), PastWeightsAttention())
-    decoder(query, value)
-    states = [np.zeros((B, H), "float32"), np.zeros((B, TK + 1), "float32")]
-    assert_refused(
-        lambda: decoder(query, value, initial_state=states),
-        "`initial_state` must hold 1 cell state [(2, 11)], 1 attention state [(2, 7)]; "
-        "received 2, [(2, 11), (2, 8)]",
-    )
-    prepared = decoder.prepare(tensor(value))
-    state = decoder.get_initial_state(prepared)._replace(attention=None)
-    assert_refused(
-        lambda: decoder.step(query[:, 0], state, prepared), "must hold the state of the attention"
-    )
-    plain = BahdanauAttention(3)
-    _, memory = called(plain)
-    assert_refused(lambda: plain.attend(query[:, 0], memory, "nonsense"), "has no state")
+PAST, PLAIN = PastWeightsAttention(), BahdanauAttention(3)
+WANTED = "`state` must have the structure, shapes and dtypes of float32 of shape (2, 7)"
+test_a_state_of_another_memory = refusals(
+    (attended(PAST, zeros(TK + 1)), WANTED, "float32 of shape (2, 8)"),
+    (attended(PAST, np.zeros((B, TK), "int32")), WANTED, "int32"),
+    (attended(PAST, [zeros(TK)] * 2), "`state` must have the structure", "received ["),
+    (attended(PLAIN, "nonsense"), "has no state"),
+    (attended(PLAIN, noise=zeros(TK)), "Leave `noise` out"),
+    (decoded_from(initial_state=[zeros(H), zeros(TK + 1)]),
+     "`initial_state` must hold 1 cell state [(2, 11)], 1 attention state [(2, 7)]; "
+     "received 2, [(2, 11), (2, 8)]"),
+    (decoded_from(attention=None), "must hold the state of the attention"),
+)  # fmt: skip
 
 
-class Noisy(PastWeightsAttention):
-    """Reads the memory with random weights in training."""
-
+class Noisy(PastWeightsAttention):  # reads the memory with random weights in training
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         self.noise = keras.random.SeedGenerator(3)
@@ -388,50 +303,23 @@ def test_random_numbers_of_a_step(place, inside):
     check_noise([numpy(call(True)) for _ in range(2)], numpy(call(False)))
 
 
-@pytest.mark.parametrize("place", ["alone", "known cell", "any cell"])
-def test_drawn_numbers_reach_their_steps(place):
-    query, value = inputs()
+@pytest.mark.parametrize("cell", [None, keras.layers.GRUCell, AnyCell])
+def test_drawn_numbers_reach_their_steps(cell):
     numbers = normal(5, TQ, B, TK, dtype="float32")
-
-    class Given(Noisy):
-        def sample_noise(self, memory, steps):
-            assert steps == TQ
-            return ops.cast(tensor(numbers), "float32")
-
-    attention = Given()
-    cell = {"known cell": keras.layers.GRUCell, "any cell": AnyCell}.get(place)
+    drawn = {"sample_noise": lambda self, memory, steps: ops.cast(tensor(numbers), "float32")}
+    attention = type("Given", (Noisy,), drawn)()
     layer = attention if cell is None else AttentionRNN(cell(H), attention)
-    _, weights = layer(query, value, training=True, return_attention_scores=True)
-    wanted = ops.softmax(tensor(numbers.swapaxes(0, 1)))
-    np.testing.assert_allclose(numpy(weights), numpy(wanted), rtol=0, atol=1e-6)
+    _, weights = layer(*inputs(), training=True, return_attention_scores=True)
+    wanted = numpy(ops.softmax(tensor(numbers.swapaxes(0, 1))))
+    np.testing.assert_allclose(numpy(weights), wanted, rtol=0, atol=1e-6)
+    if cell is None:  # numbers may be given
+        query, memory = called(layer)
+        for n in range(TQ):
+            found = layer.attend(query[:, n], memory, training=True, noise=tensor(numbers)[n])
+            np.testing.assert_allclose(numpy(found.weights), wanted[:, n], rtol=0, atol=1e-6)
 
 
-def test_drawn_numbers_may_be_given():
-    layer, plain = Noisy(), BahdanauAttention(3)
-    query, memory = called(layer)
-    drawn = layer.sample_noise(memory, TQ)
-    whole = layer.attend(query, memory, training=True, noise=drawn)
-    state = None
-    for n in range(TQ):
-        step = {"training": True, "noise": drawn[n]}
-        _, state, weights = layer.attend(query[:, n], memory, state, **step)
-        np.testing.assert_allclose(numpy(weights), numpy(whole.weights[:, n]), atol=1e-6)
-    query, memory = called(plain)
-    assert_refused(lambda: plain.attend(query, memory, noise=drawn), "Leave `noise` out")
-
-
-def test_drawn_numbers_are_checked():
-    class Scalar(Noisy):
-        def sample_noise(self, memory, steps):
-            return 3.0
-
-    message = "first two axes are the steps and the batch, here 2; received"
-    assert_refused(lambda: Scalar()(*inputs(), training=True), message)
-
-
-class Diagonal(PastWeightsAttention):
-    """A window of three steps around the number of the step."""
-
+class Diagonal(PastWeightsAttention):  # a window of three steps around the number of the step
     uses_position = True
 
     def window(self, query, memory, position):
@@ -443,15 +331,14 @@ class Diagonal(PastWeightsAttention):
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("cell", [keras.layers.GRUCell, keras.layers.LSTMCell, AnyCell])
+@pytest.mark.parametrize("cell", [keras.layers.LSTMCell, AnyCell])
 def test_an_attention_with_a_state_counts_the_steps_of_a_decoder(cell, training):
     layer = AttentionRNN(cell(H), Diagonal(), return_state=True)
-    query, value = inputs()
-    *found, weights = layer(query, value, training=training, return_attention_scores=True)
+    *found, weights = layer(*inputs(), training=training, return_attention_scores=True)
     near = np.abs(np.arange(TQ)[:, None] - np.arange(TK)) <= 1
     assert ((numpy(weights) > 0) == near).all()
     assert numpy(found[-1]).tolist() == [TQ] * B
-    assert_steps_equal_the_call(layer, query, value)
+    assert_steps_equal_the_call(layer, *inputs())
 
 
 class Ages(PastWeightsAttention):

@@ -19,7 +19,6 @@ KNOWN, UNKNOWN = tf.TensorSpec((2, 3)), tf.TensorSpec((None, 3))
 
 
 def context_in_graph(spec=KNOWN, jit=None, choice=None, inner=lambda run: run):
-    """The execution context of a function in a graph."""
     contexts = []
 
     def run(x):
@@ -39,18 +38,14 @@ def test_eager():
         assert execution_context(x) == expected
 
 
-@pytest.mark.parametrize(
-    ("options", "static", "compiled_by"),
-    [
-        ({}, True, "itself"),
-        ({"spec": UNKNOWN}, False, None),
-        ({"spec": UNKNOWN, "choice": True}, False, "itself"),
-        ({"choice": False}, True, None),
-        ({"jit": False}, True, "itself"),
-        ({"jit": True}, True, "caller"),
-        ({"jit": True, "spec": UNKNOWN, "choice": False}, False, "caller"),
-    ],
-)
+@pytest.mark.parametrize(("options", "static", "compiled_by"), [
+    ({}, True, "itself"),
+    ({"spec": UNKNOWN}, False, None),
+    ({"spec": UNKNOWN, "choice": True}, False, "itself"),
+    ({"choice": False}, True, None),
+    ({"jit": True}, True, "caller"),
+    ({"jit": True, "spec": UNKNOWN, "choice": False}, False, "caller"),
+])  # fmt: skip
 @pytest.mark.each_value
 def test_graphs(options, static, compiled_by):
     expected = ExecutionContext("tensorflow", "cpu", True, static, compiled_by)
@@ -72,8 +67,7 @@ def test_inner_graphs(inner, jit, compiled_by):
     assert context_in_graph(jit=jit, inner=inner).compiled_by == compiled_by
 
 
-@pytest.mark.parametrize("jit", [True, None])
-def test_asking_adds_nothing_to_the_graph(jit):
+def test_asking_adds_nothing_to_the_graph():
     def run(x):
         graph = tf.compat.v1.get_default_graph()
         before = len(graph.get_operations())
@@ -82,7 +76,8 @@ def test_asking_adds_nothing_to_the_graph(jit):
         assert len(graph.get_operations()) == before
         return x
 
-    tf.function(run, [KNOWN], jit_compile=jit, autograph=False).get_concrete_function()
+    for jit in (True, None):
+        tf.function(run, [KNOWN], jit_compile=jit, autograph=False).get_concrete_function()
 
 
 @pytest.mark.parametrize("choice", [True, False, None])
@@ -104,11 +99,15 @@ def test_gradients_restore_where_they_come_from(choice, jit):
     assert capture_compiling() == Compiling()
 
 
-def test_many_sizes_are_told_once(monkeypatch):
-    """The first sizes are compiled. The warning says what happens to the next."""
+@pytest.fixture
+def at_most_one(monkeypatch):
     monkeypatch.setattr(backend, "_MOST_PROGRAMS", 1)
     monkeypatch.setattr(backend, "_programs", set())
     backend._warn_of_many.cache_clear()
+
+
+def test_many_sizes_are_told_once(at_most_one):
+    """The first sizes are compiled. The warning says what happens to the next."""
     assert may_compile("a score", 1)
     with pytest.warns(UserWarning, match="more than 1 different sizes.*Pad to few sizes") as seen:
         assert not any([may_compile("a score", size) for size in (2, 3)])
@@ -116,11 +115,6 @@ def test_many_sizes_are_told_once(monkeypatch):
     assert may_compile("a score", 1)
     with tf.Graph().as_default():
         assert may_compile("a score", 4)
-
-
-def test_a_score_warns(monkeypatch):
-    monkeypatch.setattr(backend, "_MOST_PROGRAMS", 0)
-    monkeypatch.setattr(backend, "_programs", set())
     backend._warn_of_many.cache_clear()
     query, vector = np.ones((2, 1000, 1000), "float32"), np.ones(1000, "float32")
     with pytest.warns(UserWarning, match="Eager code has called attention"):

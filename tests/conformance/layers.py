@@ -115,7 +115,6 @@ class Case:
         return {self.mask_of(name): x for name, x in given.items()}
 
     def mask_of(self, argument):
-        """The name of the mask of a call argument, or None."""
         argument = argument.partition(" ")[0]
         known = inspect.signature(self.layer.call).parameters
         return next((name for name in (f"{argument}_mask", "mask") if name in known), None)
@@ -129,44 +128,36 @@ class Case:
         ]
 
     def tensors(self, batch, more=0):
-        """Arrays to call the layer itself on, without padding."""
         made = []
         for n, shape in enumerate(self.shapes(batch, more=more)):
-            ids = np.random.default_rng(n).integers(1, VOCABULARY, shape)
-            dtype = self.arguments[n].dtype
-            floats = self.scale * normal(n, *shape, dtype="float32")
-            made.append((ids if dtype == "int32" else floats).astype(dtype))
+            ids = np.random.default_rng(n).integers(1, VOCABULARY, shape).astype("int32")
+            floats = (self.scale * normal(n, *shape, dtype="float32")).astype("float32")
+            made.append(floats if self.arguments[n].size else ids)
         return made
 
     def symbols(self):
-        shapes = self.shapes(None, known=False)
-        return [
-            keras.Input(batch_shape=shape, dtype=argument.dtype)
-            for argument, shape in zip(self.arguments, shapes, strict=True)
-        ]
+        pairs = zip(self.arguments, self.shapes(None, known=False), strict=True)
+        return [keras.Input(batch_shape=shape, dtype=x.dtype) for x, shape in pairs]
 
     def built(self, dtype="float32"):
         layer = self.make(dtype)
         layer.build(*self.named(self.shapes(None, known=False)).values())
         return randomize(layer, scale=0.5 * self.scale)
 
-    def model(self, batch=None, dtype="float32", scores=True, then=None):
+    def model(self, batch=None, then=None):
         """From words to a flat list of all that the layer returns, or to `then` of the first."""
         keras.utils.set_random_seed(7)
         inputs, tensors = [], []
         shapes = self.shapes(batch, known=batch is not None)
         for argument, shape in zip(self.arguments, shapes, strict=True):
             name = f"{argument.name}_in".replace(" ", "_")
-            if argument.steps and argument.size:
-                inputs.append(keras.Input(batch_shape=shape[:-1], dtype="int32", name=name))
-                embed = layers.Embedding(VOCABULARY, argument.features, mask_zero=True)
-                tensors.append(embed(inputs[-1]))
-            else:
-                inputs.append(keras.Input(batch_shape=shape, dtype=argument.dtype, name=name))
-                tensors.append(inputs[-1])
-        layer = self.make(dtype)
+            words = argument.steps and argument.size
+            shape, dtype = (shape[:-1], "int32") if words else (shape, argument.dtype)
+            inputs.append(keras.Input(batch_shape=shape, dtype=dtype, name=name))
+            embed = words and layers.Embedding(VOCABULARY, argument.features, mask_zero=True)
+            tensors.append(embed(inputs[-1]) if words else inputs[-1])
         tensors = self.named(tensors).values()
-        outputs = tree.flatten(layer(*tensors, return_attention_scores=scores))
+        outputs = tree.flatten(self.make()(*tensors, return_attention_scores=True))
         model = keras.Model(inputs, outputs if then is None else then(outputs[0]))
         return randomize(model, scale=0.5 * self.scale)
 
@@ -216,19 +207,13 @@ def residual(*makers):
 
 
 def recurrent(kind, units):
-    def make(dtype, unroll):
-        options = {"return_sequences": True, "recurrent_initializer": "glorot_uniform"}
-        return kind(units, **options, unroll=unroll, dtype=dtype)
-
-    return make
-
-
-def gru(units):
-    return recurrent(layers.GRU, units)
+    options = {"return_sequences": True, "recurrent_initializer": "glorot_uniform"}
+    return lambda dtype, unroll: kind(units, **options, unroll=unroll, dtype=dtype)
 
 
 def both_ways(units):
-    return lambda dtype, unroll: layers.Bidirectional(gru(units)(dtype, unroll), dtype=dtype)
+    gru = recurrent(layers.GRU, units)
+    return lambda dtype, unroll: layers.Bidirectional(gru(dtype, unroll), dtype=dtype)
 
 
 def functional(units, features):
@@ -255,13 +240,11 @@ WORDS, SENTENCES = Argument("inputs", (TK,), DV), Argument("inputs", (TQ, TK), D
 
 
 def attends(layer, options, value=VALUE, key=(), **more):
-    """A layer that is called with a sequence of queries."""
     more = {"masked_like": "query", "scores": ((TQ, TK),), **more}
     return Case(layer, options, (QUERY, *(value if value is VALUES else (value, *key))), **more)
 
 
 def steps(layer, options, value=VALUE, key=(), scores=((TK,),), **more):
-    """A layer that is called with one query."""
     values = value if value is VALUES else (value, *key)
     return Case(layer, options, (STEP, *values), scores, **more)
 
@@ -416,7 +399,8 @@ CASES = {
     "hierarchical, models as encoders": documents(
         {}, parts={
             "word_encoder": functional(2, DQ),
-            "sentence_encoder": sequential(part(layers.Dense, 11, "tanh"), gru(3))}),
+            "sentence_encoder": sequential(
+                part(layers.Dense, 11, "tanh"), recurrent(layers.GRU, 3))}),
     "target": attends(
         TargetAttention, {"units": 13, "normalizer": "none", **DROPOUT}, key=(KEY_Q,),
         scale=0.5, **FIRST),

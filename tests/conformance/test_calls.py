@@ -1,4 +1,4 @@
-"""Shapes, dtypes and masks of a call, in eager mode, in a functional model and under XLA."""
+"""Shapes, dtypes and masks of a call, in all modes; training in `fit`."""
 
 import keras
 import numpy as np
@@ -6,15 +6,15 @@ import pytest
 from keras import layers, ops, tree
 
 from keras_attention import RecurrentScoringMixin
-from tests.backends import dtypes
+from tests.backends import BACKEND, dtypes
 from tests.conformance.layers import compiled_cases, first_cases
-from tests.helpers import assert_all_close, assert_close, gradients, numpy
+from tests.helpers import assert_all_close, gradients, numpy
 
 
 def flat_shapes(shapes):
     """A shape, or a list of them, nested for stacked cells."""
-    if isinstance(shapes, tuple) and not (shapes and isinstance(shapes[0], (tuple, list))):
-        return [shapes]
+    if not any(isinstance(x, tuple | list) for x in shapes):
+        return [tuple(shapes)]
     return [flat for shape in shapes for flat in flat_shapes(shape)]
 
 
@@ -78,23 +78,18 @@ def test_symbolic_calls_and_masks_from_embeddings(case):
         tensors, masks = case.named(tensors).values(), case.masks(masks)
         expected = tree.flatten(layer(*tensors, **masks, return_attention_scores=True))
         result = model.predict_on_batch(inputs)
-        for x, y in zip(result, expected, strict=True):
-            assert_close(x, numpy(y), "float32")
+        assert_all_close(result, expected, "float32")
+        every = [level for mask in words for level in levels(mask)]
         for weights in result[-len(case.scores) :]:
             # No two axes have the same length, so the length tells which one the weights go over.
-            every = [level for mask in words for level in levels(mask)]
             axis = case.masked_axis
-            over = [mask for mask in every if mask.shape[-1] == weights.shape[axis]]
-            assert len(over) == 1
-            padding = ~over[0]
-            other = 1 if axis == -1 else 2
-            hidden = np.expand_dims(padding, other) if weights.ndim > padding.ndim else padding
+            (valid,) = (x for x in every if x.shape[-1] == weights.shape[axis])
+            wider = weights.ndim > valid.ndim
+            hidden = np.expand_dims(~valid, 1 if axis == -1 else 2) if wider else ~valid
             assert not weights[np.broadcast_to(hidden, weights.shape)].any()
 
 
 class Probe(layers.Layer):
-    """Returns the mask it is given."""
-
     supports_masking = True
 
     def call(self, inputs, mask=None):
@@ -104,8 +99,7 @@ class Probe(layers.Layer):
 
 @first_cases
 def test_the_output_is_masked_like(case):
-    probe = Probe()
-    model = case.model(then=probe)
+    model = case.model(then=(probe := Probe()))
     assert probe.masked == (case.masked_like is not None)
     if probe.masked:
         inputs = case.inputs(5)
@@ -143,10 +137,8 @@ def test_mixed_precision(case, policy):
 
 def read_nothing(case, dtype, jit):
     """Outputs and gradients when the first sample has no memory and the second has one step."""
-    layer, tensors = case.built(dtype), case.tensors(3)
-    masks = []
+    layer, tensors, masks = case.built(dtype), case.tensors(3), [None] * len(case.arguments)
     for n, memory in enumerate(case.arguments):
-        masks.append(None)
         if memory.name.partition(" ")[0] == case.memory:
             mask = np.ones((3, *memory.steps), bool)
             mask[0], mask[1, 1:] = False, False
@@ -188,7 +180,29 @@ def test_nothing_valid_reads_zero_with_finite_gradients(case, dtype, jit):
 def test_jit_calculates_the_same(case):
     outputs, found = read_nothing(case, "float32", jit=False)
     fast_outputs, fast_found = read_nothing(case, "float32", jit=True)
-    for x, y in zip(fast_outputs, outputs, strict=True):
-        np.testing.assert_allclose(x, y, rtol=0, atol=2e-6)
+    assert_all_close(fast_outputs, outputs, "float32")
     for x, y in zip(fast_found, found, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
+def square_from_one(_, output):
+    return keras.ops.mean(keras.ops.square(output - 1))
+
+
+@compiled_cases
+@pytest.mark.parametrize("jit", [False, True], ids=["graph", "jit"])
+@pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
+@pytest.mark.each_value(slow=5)  # layers
+def test_training(case, jit, static):
+    if jit and BACKEND == "torch":
+        pytest.skip("XLA does not compile for PyTorch")
+    model = case.model(batch=4 if static else None)
+    training = keras.Model(model.inputs, model.outputs[0])
+    training.compile(keras.optimizers.SGD(0.1), square_from_one, jit_compile=jit)
+    for inputs in (case.inputs(4), case.inputs(3, more=2))[: 1 if static else 2]:
+        before = [numpy(w) for w in training.trainable_weights]
+        loss = training.train_on_batch(inputs, np.ones(len(inputs[0])))
+        assert np.isfinite(loss)
+        for old, new in zip(before, training.trainable_weights, strict=True):
+            assert np.isfinite(numpy(new)).all(), new.path
+            assert not np.array_equal(old, numpy(new)), new.path

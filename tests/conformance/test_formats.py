@@ -12,40 +12,34 @@ from keras import layers
 
 from keras_attention import AttentionRNN
 from tests import fast
-from tests.conformance.layers import CASES, VOCABULARY, slow_or_exhaustive
+from tests.conformance.layers import CASES, slow_or_exhaustive
 
 # The converters use what is deprecated in other packages.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 EXPORTED = [
-    pytest.param(name, marks=slow_or_exhaustive(case))
-    for name, case in CASES.items()
-    if case.exported
+    pytest.param(n, marks=slow_or_exhaustive(case)) for n, case in CASES.items() if case.exported
 ]
 # Numbers of samples and of additional steps. A model of unknown steps runs with both.
 SIZES = [(2, 0), (3, 5)]
 
 
-def make_model(name, steps_known=False, unroll=False, masked=(), hidden=False):
+def make_model(name, steps_known=False, unroll=False, hidden=False):
     """A functional model, and batches for it.
 
-    The arguments in `masked` are words, which an embedding turns into vectors and a mask. With
-    `hidden` the model takes every mask that its layer takes, behind which the batches hold NaN.
+    With `hidden` it takes every mask that its layer takes, behind which the batches hold NaN.
     """
     keras.utils.set_random_seed(3)
-    case, inputs, tensors = CASES[name], [], []
-    shapes = case.shapes(None, known=steps_known)
-    for number, (argument, shape) in enumerate(zip(case.arguments, shapes, strict=True)):
-        words = argument.name in masked
-        shape, dtype = (shape[:-1], "int32") if words else (shape, argument.dtype)
-        inputs.append(keras.Input(batch_shape=shape, dtype=dtype, name=f"x{number}"))
-        embed = layers.Embedding(VOCABULARY, argument.features, mask_zero=True) if words else None
-        tensors.append(embed(inputs[-1]) if words else inputs[-1])
-    layer = case.make(unroll=unroll)
+    case, layer = CASES[name], CASES[name].make(unroll=unroll)
+    shapes = zip(case.arguments, case.shapes(None, known=steps_known), strict=True)
+    inputs = [
+        keras.Input(batch_shape=shape, dtype=argument.dtype, name=f"x{n}")
+        for n, (argument, shape) in enumerate(shapes)
+    ]
     if steps_known and getattr(layer, "has_state", False):
         # Its own loop cannot be unrolled, that of a decoder can.
         layer = AttentionRNN(layers.GRUCell(5), layer, unroll=unroll)
-    masks = [None] * len(inputs)
+    tensors, masks = case.named(inputs).values(), [None] * len(inputs)
     for number in maskable(case) if hidden else ():
         shape = inputs[number].shape[:-1]
         masks[number] = keras.Input(batch_shape=shape, dtype="bool", name=f"x{len(inputs)}")
@@ -54,33 +48,26 @@ def make_model(name, steps_known=False, unroll=False, masked=(), hidden=False):
     if isinstance(layer, AttentionRNN):
         names = {"query_mask": "sequences_mask", "value_mask": "memory_mask"}
         given = {names.get(name, name): mask for name, mask in given.items()}
-    model = keras.Model(inputs, layer(*case.named(tensors).values(), **given))
+    model = keras.Model(inputs, layer(*tensors, **given))
     batches, rng = [], np.random.default_rng(5)
     for samples, more in SIZES[: 1 if steps_known else None]:
-        batches.append(case.tensors(samples, more))
-        for n, argument in enumerate(case.arguments):
-            if argument.name in masked:
-                shape = batches[-1][n].shape[:-1]
-                batches[-1][n] = rng.integers(1, VOCABULARY, shape).astype("int32")
-            if batches[-1][n].dtype == "int32":
-                batches[-1][n][0, ..., -2:] = 0
-        batches[-1] += hide(case, batches[-1], rng) if hidden else []
+        arrays = case.tensors(samples, more)
+        for ids in (x for x in arrays if x.dtype == "int32"):
+            ids[0, ..., -2:] = 0
+        batches.append(arrays + (hide(case, arrays, rng) if hidden else []))
     return model, batches
 
 
 def maskable(case):
-    """Returns the indices of the arguments that have a mask."""
     floats = [n for n, x in enumerate(case.arguments) if x.steps and x.size]
     return [n for n in floats if case.mask_of(case.arguments[n].name)]
 
 
 def hide(case, arrays, rng):
     """Writes NaN where the masks are False, which it returns."""
-    masks = {}
-    for n in maskable(case):
-        mask = rng.random(arrays[n].shape[:-1]) < 0.7
+    masks = {case.arguments[n].name: rng.random(arrays[n].shape[:-1]) < 0.7 for n in maskable(case)}
+    for mask in masks.values():
         mask[..., 0], mask[..., -1] = True, False
-        masks[case.arguments[n].name] = mask
     for argument, array in zip(case.arguments, arrays, strict=True):
         mask = masks.get("value" if argument.name == "key" else argument.name)
         if mask is not None:
@@ -103,9 +90,8 @@ def run_onnx(model, batches, folder):
 
 
 def run_litert(model, batches, folder):
-    interpreter = pytest.importorskip(
-        "ai_edge_litert.interpreter", reason="ai-edge-litert is not installed"
-    )
+    reason = "ai-edge-litert is not installed"
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter", reason=reason)
     model.export(str(folder / "model.tflite"), format="litert", verbose=False)
     signature = interpreter.Interpreter(str(folder / "model.tflite")).get_signature_runner()
     return [next(iter(signature(**named(arrays)).values())) for arrays in batches]
@@ -138,7 +124,6 @@ def assert_exports(name, kind, folder, **options):
 
 @pytest.mark.parametrize("kind", fast(FORMATS, ["ONNX"], slow=2))
 def test_a_mask_is_exported(kind, tmp_path):
-    assert_exports("bahdanau", kind, tmp_path, masked=("value",))
     assert_exports("luong general", kind, tmp_path, hidden=True)
 
 

@@ -1,4 +1,4 @@
-"""Weights of other packages in our layers: the same outputs, as README.md says."""
+"""Weights of other packages in our layers: the same outputs, as docs/howto/migrate.md says."""
 
 import keras
 import numpy as np
@@ -51,42 +51,28 @@ def test_weights_of_keras(additive):
     assert_same(layer, arrays, query, value, [numpy(x) for x in expected])
 
 
-def test_weights_of_a_whole_model():
-    """The whole model, its other weights too."""
+def assert_same_by_name(layer, named, query, value, expected):
+    layer.build(query.shape, value.shape)
+    arrays = [np.asarray(named[weight.name]) for weight in layer.weights]
+    assert_same(layer, arrays, query, value, expected)
 
-    def build(attend):
-        query, value = keras.Input((TQ, DQ)), keras.Input((TK, DK))
-        rows = keras.layers.Dense(U)(query), keras.layers.Dense(U)(value)
-        return keras.Model([query, value], keras.layers.Dense(3)(attend(*rows)))
 
-    theirs = build(lambda q, v: keras.layers.AdditiveAttention()([q, v]))
-    ours = build(BahdanauAttention(U))
-    arrays = []
-    for layer in theirs.layers:
-        given = layer.get_weights()
-        if isinstance(layer, keras.layers.AdditiveAttention):
-            given = [np.eye(U), np.eye(U), *given]
-        arrays += given
-    ours.set_weights(arrays)
-    x = [normal(1, B, TQ, DQ), normal(2, B, TK, DK)]
-    assert_close(ours(x), numpy(theirs(x)))
+def tfa_bahdanau(normalize):
+    """Query, value, the scores of TFA's layer, and its weights by our names."""
+    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
+    query_layer, memory_layer, v = normal(3, DQ, U), normal(4, DK, U), normal(5, U)
+    g, b = (0.3, normal(6, U)) if normalize else (np.linalg.norm(v), np.zeros(U))
+    pairs = (query @ query_layer)[:, :, None] + (value @ memory_layer)[:, None] + b
+    named = {"query_kernel": query_layer, "key_kernel": memory_layer, "score_vector": v}
+    scores = np.tanh(pairs) @ (g * v / np.linalg.norm(v))
+    return query, value, scores, {**named, "bias": b, "gain": g}
 
 
 @pytest.mark.parametrize("normalize", [False, True])
 def test_weights_of_tfa_bahdanau(normalize):
-    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
-    query_layer, memory_layer, v = normal(3, DQ, U), normal(4, DK, U), normal(5, U)
-    g, b = 0.3, normal(6, U)
-    pairs = (query @ query_layer)[:, :, None] + (value @ memory_layer)[:, None]
-    if normalize:
-        scores = np.tanh(pairs + b) @ (g * v / np.linalg.norm(v))
-        layer = BahdanauAttention(U, use_bias=True, weight_norm=True)
-    else:
-        scores, layer = np.tanh(pairs) @ v, BahdanauAttention(U)
-    named = {"query_kernel": query_layer, "key_kernel": memory_layer, "score_vector": v}
-    layer.build(query.shape, value.shape)
-    arrays = [np.asarray((named | {"bias": b, "gain": g})[weight.name]) for weight in layer.weights]
-    assert_same(layer, arrays, query, value, read(scores, value))
+    query, value, scores, named = tfa_bahdanau(normalize)
+    layer = BahdanauAttention(U, use_bias=normalize, weight_norm=normalize)
+    assert_same_by_name(layer, named, query, value, read(scores, value))
 
 
 @pytest.mark.parametrize("scale", [0.3, 1.0])
@@ -106,13 +92,8 @@ def test_weights_of_tfa_luong(scale, units):
 
 @pytest.mark.parametrize("normalize", [False, True])
 def test_weights_of_tfa_bahdanau_monotonic(normalize):
-    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
-    query_layer, memory_layer, v = normal(3, DQ, U), normal(4, DK, U), normal(5, U)
-    g, b = (0.3, normal(6, U)) if normalize else (np.linalg.norm(v), np.zeros(U))
-    score_bias = -0.7
-    pairs = (query @ query_layer)[:, :, None] + (value @ memory_layer)[:, None] + b
-    stops = 1 / (1 + np.exp(-(np.tanh(pairs) @ (g * v / np.linalg.norm(v)) + score_bias)))
-    stops *= MASK[:, None]
+    query, value, scores, named = tfa_bahdanau(normalize)
+    stops = MASK[:, None] / (1 + np.exp(-(scores - 0.7)))
     weights, last = np.zeros((B, TQ, TK)), np.eye(1, TK).repeat(B, axis=0)
     for i in range(TQ):
         reached = np.zeros(B)
@@ -120,16 +101,42 @@ def test_weights_of_tfa_bahdanau_monotonic(normalize):
             reached = last[:, j] + (reached * (1 - stops[:, i, j - 1]) if j else 0)
             weights[:, i, j] = stops[:, i, j] * reached
         last = weights[:, i]
-    named = {"query_kernel": query_layer, "key_kernel": memory_layer, "score_vector": v}
-    named |= {"bias": b, "gain": g, "offset_bias": score_bias}
     layer = MonotonicAttention(U, noise=0.0, initial_offset=0.0)
+    named["offset_bias"] = -0.7
+    assert_same_by_name(layer, named, query, value, (weights @ value, weights))
+
+
+def test_weights_of_attention_keras():
+    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
+    W_a, U_a, V_a = normal(3, DK, DK), normal(4, DQ, DK), normal(5, DK, 1)
+    scores = np.tanh((value @ W_a)[:, None] + (query @ U_a)[:, :, None]) @ V_a[:, 0]
+    layer, named = BahdanauAttention(DK), {"query_kernel": U_a, "key_kernel": W_a}
     layer.build(query.shape, value.shape)
-    arrays = [np.asarray(named[weight.name]) for weight in layer.weights]
-    assert_same(layer, arrays, query, value, (weights @ value, weights))
+    arrays = [(named | {"score_vector": V_a[:, 0]})[weight.name] for weight in layer.weights]
+    assert_same(layer, arrays, query, value, read(scores, value))
+
+
+@pytest.mark.parametrize("score_mode", ["general", "concat"])
+def test_weights_of_philipperemys_attention(score_mode):
+    """Its query is the last step of the sequence that it reads."""
+    value, w_c = normal(1, B, TK, DK), normal(2, 2 * DK, U)
+    query = value[:, -1:]
+    if score_mode == "general":
+        luong_w = normal(3, DK, DK)
+        scores, named = query @ np.swapaxes(value @ luong_w, 1, 2), {"score_kernel": luong_w.T}
+    else:
+        w1, w2, v = normal(3, DK, DK), normal(4, DK, DK), normal(5, DK, 1)
+        scores = (np.tanh(query @ w1 + value @ w2) @ v)[:, None, :, 0]
+        named = {"score_kernel": np.concatenate([w1, w2]), "score_vector": v[:, 0]}
+    context, weights = read(scores, value)
+    expected = np.tanh(np.concatenate([context, query], -1) @ w_c)
+    layer = LuongAttention(score_mode, units=U)
+    layer.build(query.shape, value.shape)
+    arrays = [(named | {"output_kernel": w_c})[weight.name] for weight in layer.weights]
+    assert_same(layer, arrays, query, value, (expected, weights))
 
 
 def test_weights_of_the_translation_tutorial():
-    """One step of the decoder of TensorFlow's tutorial with `BahdanauAttention`."""
     W1, W2, V = (keras.layers.Dense(n, bias_initializer="random_normal") for n in (U, U, 1))
     gru = keras.layers.GRU(DQ, return_sequences=True, return_state=True)
     hidden, value, x = normal(1, B, DQ), normal(2, B, TK, DK), normal(3, B, 1, 3)
@@ -138,51 +145,11 @@ def test_weights_of_the_translation_tutorial():
     _, expected = gru(np.concatenate([context, x], axis=-1), initial_state=hidden)
     decoder = AttentionRNN(keras.layers.GRUCell(DQ), BahdanauAttention(U, use_bias=True))
     decoder(x, value)
-    named = {
-        "query_kernel": W1.kernel,
-        "key_kernel": W2.kernel,
-        "bias": W1.bias + W2.bias,
-        "score_vector": V.kernel[:, 0],
-    }
+    named = {"query_kernel": W1.kernel, "key_kernel": W2.kernel, "bias": W1.bias + W2.bias}
+    named["score_vector"] = V.kernel[:, 0]
     for weight in decoder.attention.weights:
         weight.assign(named[weight.name])
     kernel, recurrent_kernel, bias = gru.get_weights()
     kernel = np.concatenate([kernel[DK:], kernel[:DK]])
     decoder.cell.set_weights([kernel, recurrent_kernel, bias])
     assert_close(decoder(x, value, initial_state=hidden, memory_mask=MASK)[:, 0], numpy(expected))
-
-
-class WithLayer(BahdanauAttention):
-    """The attention of docs/howto/migrate.md, whose output is a linear layer of TFA's wrapper."""
-
-    def build(self, query_shape, value_shape=None, key_shape=None):
-        super().build(query_shape, value_shape, key_shape)
-        shape = (query_shape[-1] + value_shape[-1], U)
-        self.layer_kernel = self.add_weight(shape, name="layer_kernel")
-
-    def combine(self, query, context):
-        both = keras.ops.concatenate([query, context], axis=-1)
-        return keras.ops.cast(self.project(both, self.layer_kernel), self.compute_dtype)
-
-    def output_size(self, query_size, value_size):
-        return U
-
-
-@pytest.mark.parametrize("attention", [BahdanauAttention, WithLayer])
-def test_a_decoder_is_tfas_attention_wrapper_around_bahdanau(attention):
-    """The new state of the cell asks, and the next step reads what the attention returned."""
-    words, value = normal(1, B, TQ, 3), normal(2, B, TK, DK)
-    cell = keras.layers.GRUCell(DQ)
-    decoder = AttentionRNN(cell, attention(U), input_feeding=True)
-    found = numpy(decoder(words, value, memory_mask=MASK))
-    named = {weight.name: numpy(weight) for weight in decoder.attention.weights}
-    fed, states = np.zeros((B, U if attention is WithLayer else DK)), [np.zeros((B, DQ))]
-    for i in range(TQ):
-        hidden, states = cell(np.concatenate([words[:, i], fed], axis=-1), states)
-        hidden = numpy(hidden)
-        pairs = (hidden @ named["query_kernel"])[:, None] + value @ named["key_kernel"]
-        context, _ = read((np.tanh(pairs) @ named["score_vector"])[:, None], value)
-        fed = context[:, 0]
-        if attention is WithLayer:
-            fed = np.concatenate([hidden, fed], axis=-1) @ named["layer_kernel"]
-        assert_close(found[:, i], fed)

@@ -14,6 +14,7 @@ import pytest
 from tests import ROOT
 from tests.backends import BACKEND, on_tensorflow
 from tests.conformance.layers import CASES, first_cases, first_names, slow_names
+from tests.conformance.loading import arrays_of
 from tests.helpers import numpy
 
 BLOCKED = """
@@ -41,9 +42,8 @@ OTHERS = [name for name in ("tensorflow", "jax", "torch") if name != BACKEND]
 
 
 def selected(request, test):
-    """The cases of a test that this run has selected."""
-    items = [item for item in request.session.items if getattr(item, "module", 0) is request.module]
-    return [item.callspec.params["name"] for item in items if item.originalname == test.__name__]
+    items = [x for x in request.session.items if getattr(x, "function", 0) is test]
+    return dict.fromkeys(item.callspec.params["name"] for item in items)
 
 
 def save(name, root):
@@ -60,7 +60,6 @@ def save(name, root):
 
 @pytest.fixture(scope="module")
 def served(request, tmp_path_factory):
-    """The errors of SavedModels in a process that cannot import Keras."""
     root = tmp_path_factory.mktemp("served")
     for name in selected(request, test_serving_without_keras):
         save(name, root).export(root / name / "saved", verbose=False)
@@ -71,7 +70,7 @@ def served(request, tmp_path_factory):
 def loaded(request, tmp_path_factory):
     """A function of a backend: what it finds when it loads the models and trains them."""
     root = tmp_path_factory.mktemp("saved")
-    for name in dict.fromkeys(selected(request, test_another_backend)):
+    for name in selected(request, test_another_backend):
         save(name, root)
 
     @functools.cache
@@ -83,7 +82,6 @@ def loaded(request, tmp_path_factory):
 
 
 def answer(command, **settings):
-    """What a Python process prints in its last line, as JSON."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
     options = {"capture_output": True, "text": True, "check": False}
     done = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, **options)
@@ -95,11 +93,9 @@ def answer(command, **settings):
 def test_saving_and_loading(name, tmp_path):
     save(name, tmp_path)
     model = keras.saving.load_model(tmp_path / name / "model.keras")
-    with np.load(tmp_path / name / "data.npz") as file:
-        arrays = dict(file)
-    inputs = [arrays[n] for n in sorted(arrays) if n.startswith("input")]
-    for n, output in enumerate(model(inputs)):
-        assert np.array_equal(numpy(output), arrays[f"output{n}"])
+    inputs, expected = arrays_of(tmp_path / name)
+    for x, y in zip(model(inputs), expected, strict=True):
+        assert np.array_equal(numpy(x), y)
 
 
 @on_tensorflow

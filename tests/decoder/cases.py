@@ -9,25 +9,9 @@ import pytest
 from keras import layers
 
 from keras_attention import AttentionRNN, LuongAttention, beam_search
-from tests import fast, oracles
+from tests import fast, helpers, oracles
 from tests.backends import compiled, tensor
-from tests.helpers import (
-    BAHDANAU,
-    DQ,
-    HEADS,
-    LUONG,
-    MECHANISMS,
-    TK,
-    B,
-    Heads,
-    Mechanism,
-    assert_close,
-    lengths_mask,
-    normal,
-    numpy,
-    randomize,
-    weight_arrays,
-)
+from tests.helpers import BAHDANAU, DQ, HEADS, LUONG, MECHANISMS, TK, B, normal, numpy, randomize
 from tests.past_weights import PastWeightsAttention
 
 T, D, DV, H = 5, 3, 13, 11
@@ -40,7 +24,7 @@ INITIALIZER = {"recurrent_initializer": "glorot_uniform"}
 class Decoder:
     """A configuration of an AttentionRNN, and the oracle of the same equations."""
 
-    mechanism: Mechanism
+    mechanism: helpers.Mechanism
     cells: tuple = (("gru", H),)
     options: dict = field(default_factory=dict)
 
@@ -55,41 +39,40 @@ class Decoder:
         layer.build((None, T if layer.unroll else None, d), (None, None, dv))
         return randomize(layer)
 
-    def run_oracle(
-        self, layer, sequences, memory, weights=None, initial=None, input_feed=None, **masks
-    ):
+    def run_oracle(self, layer, sequences, memory, weights=None, initial=None, fed=None, **masks):
         """Outputs, weights and the flat list of last states; `initial` is such a list."""
-        arrays = weights or weight_arrays(layer)
-        arrays = {id(w): a for w, a in zip(layer.trainable_weights, arrays, strict=True)}
         cells = layer.cell.cells if len(self.cells) > 1 else [layer.cell]
-        steps = [
-            CELLS[kind][1](**{w.name: arrays[id(w)] for w in cell.trainable_weights})
-            for (kind, _), cell in zip(self.cells, cells, strict=True)
-        ]
-        attention = layer.attention
-        row = self.mechanism.row(attention, [arrays[id(w)] for w in attention.trainable_weights])
-        counts = [1 if kind == "gru" else 2 for kind, _ in self.cells]
-        ends = [0, *itertools.accumulate(counts)]
-        batch = len(memory)
-        if initial is None:
-            sizes = np.repeat([size for _, size in self.cells], counts)
-            initial = [np.zeros((batch, size)) for size in sizes]
-        if input_feed is None:
-            input_feed = np.zeros((batch, attention.output_size(None, memory.shape[-1])))
+        parts = oracle_parts(layer, self.mechanism, self.cells, cells, weights, initial)
+        if fed is None:
+            fed = np.zeros((B, layer.attention.output_size(None, memory.shape[-1])))
         options = {"query": "previous", **self.options}
         options.setdefault("output_mode", "cell" if options["query"] == "previous" else "attention")
-        states = [
-            [[x[b] for x in initial[i:j]] for i, j in itertools.pairwise(ends)]
-            for b in range(batch)
-        ]
+        row, steps, states = parts
         outputs, weights, last = oracles.attention_rnn(
-            row, steps, sequences, memory, states, input_feed, **options, **masks
+            row, steps, sequences, memory, states, fed, **options, **masks
         )
         flat = [[*keras.tree.flatten(s), *[feed] * layer.input_feeding] for s, feed in last]
         states = [np.array(x) for x in zip(*flat, strict=True)]
         if self.mechanism.layer is PastWeightsAttention:
             states.append(np.sum(weights, axis=1))
         return outputs, weights, states
+
+
+def oracle_parts(layer, mechanism, kinds, cells, weights=None, initial=None):
+    """The attention and the cells of a layer as oracles, and the first states of every sample."""
+    arrays = weights or helpers.weight_arrays(layer)
+    arrays = {id(w): x for w, x in zip(layer.trainable_weights, arrays, strict=True)}
+    steps = [
+        CELLS[kind][1](**{w.name: arrays[id(w)] for w in cell.trainable_weights})
+        for (kind, _), cell in zip(kinds, cells, strict=True)
+    ]
+    attention = layer.attention
+    row = mechanism.row(attention, [arrays[id(w)] for w in attention.trainable_weights])
+    counts = [1 if kind == "gru" else 2 for kind, _ in kinds]
+    if initial is None:
+        initial = [np.zeros((B, n)) for n in np.repeat([units for _, units in kinds], counts)]
+    ends = list(itertools.pairwise([0, *itertools.accumulate(counts)]))
+    return row, steps, [[[x[b] for x in initial[i:j]] for i, j in ends] for b in range(B)]
 
 
 PREVIOUS, CURRENT = {"query": "previous"}, {"query": "current"}
@@ -104,13 +87,11 @@ CASES = {
     "current": Decoder(LUONG["general-global"], (("gru", H),), CURRENT),
     "current-stack-concat": Decoder(VECTOR, STACK, {**CURRENT, "output_mode": "concat"}),
     "current-dot-local-m": Decoder(LUONG["dot-local-m"], (("lstm", DV),), CURRENT),
-    "current-bahdanau": Decoder(
-        BAHDANAU["bias"], (("gru", H),), {**CURRENT, "output_mode": "cell"}
-    ),
+    "current-bahdanau": Decoder(BAHDANAU["bias"], options={**CURRENT, "output_mode": "cell"}),
     "feeding": Decoder(VECTOR, (("lstm", H),), FEEDING),
     "feeding-stack": Decoder(LUONG["concat-local-m"], STACK, {**FEEDING, "output_mode": "concat"}),
     "heads": Decoder(HEADS["heads, bahdanau"], STACK, {"output_mode": "concat"}),
-    "heads, feeding": Decoder(Heads(LuongAttention, {"units": 3}), (("lstm", H),), FEEDING),
+    "heads, feeding": Decoder(helpers.Heads(LuongAttention, {"units": 3}), (("lstm", H),), FEEDING),
     "past weights": Decoder(PAST, STACK, PREVIOUS),
     "past weights after the loop": Decoder(PAST, (("gru", H),), CURRENT),
     "past weights-feeding": Decoder(PAST, (("lstm", H),), FEEDING),
@@ -122,12 +103,11 @@ ATTENTIONS = {
     **{name: HEADS[name] for name in ("heads, concat-local-m", "heads, bahdanau")},
     "past weights": PAST,
 }
-every_case = pytest.mark.parametrize("name", CASES)
 # For tests that take seconds a case: the default run has one decoder of each kind.
 FEW = ("bahdanau", "current-stack-concat", "feeding-stack", "past weights")
 few_cases = pytest.mark.parametrize("name", fast(CASES, FEW))
 SEQUENCES_MASK = np.array([[False, True, False, True, True], [True, True, True, False, False]])
-MEMORY_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])
+MEMORY_MASK = np.stack([helpers.lengths_mask([5], TK)[0], np.arange(TK) >= 1])
 # One sample has a hole in the middle; the other has holes in front, in the middle, at the end.
 HOLES = np.array([[1, 0, 1, 1, 1, 1, 1], [0, 1, 1, 0, 1, 1, 0]], bool)
 MASKS = {"sequences_mask": SEQUENCES_MASK, "memory_mask": HOLES}
@@ -137,13 +117,19 @@ def tensors(dtype="float64"):
     return normal(1, B, T, D, dtype=dtype), normal(2, B, TK, DV, dtype=dtype)
 
 
-def spoiled_tensors():
-    """The same, with NaN and infinity at what `MASKS` hide."""
+def assert_masked_steps_may_hold_anything(layer, jit):
+    """NaN and infinity at what `MASKS` hide change neither outputs nor gradients."""
     sequences, memory = tensors()
-    return (
+    spoiled = (
         np.where(SEQUENCES_MASK[..., None], sequences, np.nan),
         np.where(HOLES[..., None], memory, np.inf),
     )
+
+    def call(*inputs):
+        return layer(*inputs, **MASKS, return_attention_scores=True)
+
+    found = [helpers.gradients(layer, call, x, jit) for x in ((sequences, memory), spoiled)]
+    helpers.assert_all_close(*([*outputs, *grads] for outputs, grads in found))
 
 
 def assert_beams_carry_states(attention, memory, mask=None, width=2, length=4, jit=False, spread=1):
@@ -173,5 +159,5 @@ def assert_beams_carry_states(attention, memory, mask=None, width=2, length=4, j
         weights = keras.tree.flatten(weights)
         for b, steps in enumerate(numpy(found.lengths).astype(int)[:, k]):
             for x, y in zip(keras.tree.flatten(found.weights), weights, strict=True):
-                assert_close(numpy(x)[b, k, :steps], numpy(y)[b, :steps])
+                helpers.assert_close(numpy(x)[b, k, :steps], numpy(y)[b, :steps])
                 assert not numpy(x)[b, k, steps:].any()

@@ -1,26 +1,18 @@
-"""Cells that assign weights, add losses or return another output than their first state."""
+"""Cells that assign weights, add losses or are stacked, whose output is not their first state."""
 
 import keras
 import numpy as np
 import pytest
 from keras import layers
 
-from keras_attention import AttentionRNN, BahdanauAttention
-from tests import fast, oracles
+from keras_attention import AttentionRNN, BahdanauAttention, ResidualRNNCells
+from tests import fast, helpers, oracles
 from tests.backends import on_tensorflow, tensor
-from tests.decoder.cases import CURRENT, DV, FEEDING, PREVIOUS, D, Decoder, H, T, tensors
-from tests.helpers import (
-    BAHDANAU,
-    DQ,
-    TK,
-    B,
-    assert_all_close,
-    assert_close,
-    assert_refused,
-    assert_steps_equal_the_call,
-    numpy,
-    randomize,
-)
+from tests.decoder.cases import CURRENT, DV, FEEDING, PREVIOUS, D, H, T, tensors
+from tests.helpers import DQ, B, assert_all_close, assert_refused, numpy
+
+OPTIONS = {"previous": PREVIOUS, "current": CURRENT, "fed": FEEDING}
+every_option = pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 
 
 class Counting(layers.GRUCell):
@@ -50,15 +42,13 @@ class Doubling(layers.GRUCell):
 def test_a_cell_may_compute_around_its_call():
     cell = Doubling(H, dtype="float64")
     layer = AttentionRNN(cell, BahdanauAttention(17, dtype="float64"), "current", dtype="float64")
-    assert_steps_equal_the_call(layer, *tensors(), dtype="float64")
+    helpers.assert_steps_equal_the_call(layer, *tensors(), dtype="float64")
 
 
 @on_tensorflow
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize("unroll", [False, True])
-@pytest.mark.parametrize(
-    "options", [PREVIOUS, CURRENT, FEEDING], ids=["previous", "current", "fed"]
-)
+@every_option
 @pytest.mark.each_value
 def test_assignments_of_a_cell_survive_the_loop_of_a_graph(options, unroll, jit):
     import tensorflow as tf
@@ -79,12 +69,8 @@ def test_assignments_of_a_cell_survive_the_loop_of_a_graph(options, unroll, jit)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("jit", fast([False, True], [False]))
-@pytest.mark.parametrize(
-    "options", fast([PREVIOUS, CURRENT], [PREVIOUS]), ids=["previous", "current"]
-)
-@pytest.mark.each_value
-def test_losses_that_a_cell_adds_count_in_training(options, jit):
+@pytest.mark.parametrize("query", fast(["previous", "current"], ["previous"]))
+def test_losses_that_a_cell_adds_count_in_training(query):
     """Only unrolled, as in `keras.layers.RNN`: a loss cannot leave the loop of a graph."""
 
     class Costly(layers.GRUCell):
@@ -93,12 +79,11 @@ def test_losses_that_a_cell_adds_count_in_training(options, jit):
             self.add_loss(keras.ops.mean(keras.ops.square(output)))
             return output, states
 
-    inputs = keras.Input((T, D)), keras.Input((TK, DV))
-    layer = AttentionRNN(
-        Costly(H), BahdanauAttention(17), output_mode="concat", unroll=True, **options
-    )
+    inputs = keras.Input((T, D)), keras.Input((helpers.TK, DV))
+    options = {"output_mode": "concat", "unroll": True, "query": query}
+    layer = AttentionRNN(Costly(H), BahdanauAttention(17), **options)
     model = keras.Model(inputs, layer(*inputs))
-    model.compile(keras.optimizers.SGD(0.0), "mse", jit_compile=jit)
+    model.compile(keras.optimizers.SGD(0.0), "mse", jit_compile=query == "current")
     x = list(tensors("float32"))
     output = model.predict_on_batch(x)
     # Each step adds the mean of its squares; together that is T times the mean over all steps.
@@ -109,19 +94,26 @@ def test_losses_that_a_cell_adds_count_in_training(options, jit):
     assert_all_close(model.trainable_weights, weights, "float32")
 
 
-class Residual(keras.layers.Layer):
+def lstm(units):
+    return layers.LSTMCell(units, dtype="float64")
+
+
+def gru(units):
+    return layers.GRUCell(units, dtype="float64")
+
+
+def stack():
+    return layers.StackedRNNCells([lstm(DQ), gru(H)], dtype="float64")
+
+
+class Residual(layers.GRUCell):
     """A cell that adds its input to its output, so that the output is not its first state."""
 
     def __init__(self, units):
-        super().__init__(dtype="float64")
-        self.cell = layers.GRUCell(units, dtype="float64")
-        self.state_size, self.output_size = self.cell.state_size, units
-
-    def build(self, shape):
-        self.cell.build(shape)
+        super().__init__(units, dtype="float64")
 
     def call(self, inputs, states, training=None):
-        output, states = self.cell(inputs, states)
+        output, states = super().call(inputs, states)
         return output + inputs[:, : output.shape[-1]], states
 
 
@@ -140,80 +132,123 @@ class Remembering(Residual):
         return states[1]
 
 
-def stacked(kind):
-    return [layers.LSTMCell(DQ, dtype="float64"), kind(2)]
+CELLS = {
+    "a query": lambda: Remembering(2),
+    "a query on top": lambda: [lstm(DQ), Remembering(2)],
+    "residual": lambda: ResidualRNNCells([lstm(H), gru(H)], dtype="float64"),
+    "residual, of a stack": lambda: ResidualRNNCells([gru(H), stack()], dtype="float64"),
+}
 
 
-def residual_oracle(decoder, layer, sequences, memory):
-    """Outputs and weights of a decoder around a residual cell, or a stack that ends with one."""
-    cells = layer.cell.cells if isinstance(layer.cell, layers.StackedRNNCells) else [layer.cell]
-    row = decoder.mechanism.row(layer.attention)
+def loop_of(cell):
+    """A cell as a function `(x, states) -> (output, states)`."""
+    if not isinstance(cell, layers.StackedRNNCells):
+        kind = oracles.lstm if isinstance(cell, layers.LSTMCell) else oracles.gru
+        step = kind(**{weight.name: numpy(weight) for weight in cell.trainable_weights})
+        if not isinstance(cell, Remembering):
+            return step
 
-    def weights(cell):
-        return {w.name: numpy(w) for w in cell.trainable_weights}
-
-    def add_input(step):
-        def run(x, states):
+        def remember(x, states):
             output, states = step(x, states[:1])
             output = output + x[: len(output)]
             return output, [*states, output]
 
-        return run
+        return remember
+    steps = [loop_of(x) for x in cell.cells]
 
-    steps = [
-        oracles.lstm(**weights(cell))
-        if isinstance(cell, layers.LSTMCell)
-        else add_input(oracles.gru(**weights(cell)))
-        for cell in cells
-    ]
-    zeros = [np.zeros(layer.attention.output_size(2, DV))] * B
-    first = [
-        [[np.zeros(n) for n in keras.tree.flatten([cell.state_size])] for cell in cells]
-        for _ in range(B)
-    ]
-    return oracles.attention_rnn(
-        row, steps, sequences, memory, first, zeros, ask=lambda s: s[1], **decoder.options
-    )
+    def run(x, states):
+        new = []
+        for step, state in zip(steps, states, strict=True):
+            hidden, state = step(x, state)
+            x = hidden + x if new and isinstance(cell, ResidualRNNCells) else hidden
+            new.append(state)
+        return x, new
+
+    return run
 
 
-def residual_decoder(cell, **options):
+def zeros_of(cell):
+    if isinstance(cell, layers.StackedRNNCells):
+        return [zeros_of(x) for x in cell.cells]
+    return [np.zeros(n) for n in keras.tree.flatten([cell.state_size])]
+
+
+def query_of(cell, states):
+    if isinstance(cell, ResidualRNNCells):
+        return sum(map(query_of, cell.cells, states))
+    if isinstance(cell, layers.StackedRNNCells):
+        return query_of(cell.cells[-1], states[-1])
+    return states[isinstance(cell, Remembering)]
+
+
+def decoder(cell, **options):
     attention = BahdanauAttention(17, dtype="float64")
-    layer = AttentionRNN(cell, attention, dtype="float64", **options)
+    layer = AttentionRNN(cell, attention, dtype="float64", output_mode="concat", **options)
     layer.build((None, None, D), (None, None, DV))
-    return randomize(layer)
+    return helpers.randomize(layer)
 
 
-@pytest.mark.parametrize("cell", [lambda: Remembering(2), lambda: stacked(Remembering)])
-@pytest.mark.parametrize("options", [PREVIOUS, CURRENT, FEEDING])
+@pytest.mark.parametrize("cell", CELLS)
+@every_option
+@pytest.mark.parametrize("training", [False, True])
 @pytest.mark.each_value
-def test_cells_whose_output_is_not_their_first_state(cell, options):
-    layer = residual_decoder(cell(), output_mode="concat", **options)
-    decoder = Decoder(BAHDANAU["plain"], options={**options, "output_mode": "concat"})
-    inputs = tensors()
-    outputs, weights = layer(*inputs, return_attention_scores=True)
-    expected = residual_oracle(decoder, layer, *inputs)
-    assert_close(outputs, expected[0])
-    assert_close(weights, expected[1])
-    prepared = layer.prepare(inputs[1])
-    states = layer.get_initial_state(prepared)
-    for i in range(T):
-        output, states, _ = layer.step(inputs[0][:, i], states, prepared)
-        assert_close(output, expected[0][:, i])
+def test_cells_whose_output_is_not_their_first_state(cell, options, training):
+    layer, inputs = decoder(CELLS[cell](), **options), tensors()
+    row, cell = helpers.BAHDANAU["plain"].row(layer.attention), layer.cell
+    outputs, weights, _ = oracles.attention_rnn(
+        row,
+        [loop_of(cell)],
+        *inputs,
+        [[zeros_of(cell)]] * B,
+        [np.zeros(DV)] * B,
+        ask=lambda states: query_of(cell, states),
+        output_mode="concat",
+        **options,
+    )
+    found = layer(*inputs, return_attention_scores=True, training=training)
+    assert_all_close(found, [outputs, weights])
+    helpers.assert_steps_equal_the_call(layer, *inputs, dtype="float64")
+
+
+def test_residual_cells_in_a_layer_of_keras():
+    cell = ResidualRNNCells([lstm(H), gru(H), lstm(H)], dtype="float64")
+    layer, sequences = layers.RNN(cell, return_sequences=True, dtype="float64"), tensors()[0]
+    found = numpy(layer(sequences))
+    step, expected = loop_of(cell), []
+    for b in range(B):
+        states = zeros_of(cell)
+        for x in sequences[b]:
+            output, states = step(x, states)
+            expected.append(output)
+    helpers.assert_close(found, np.reshape(expected, (B, T, H)))
+
+
+def test_cells_of_a_generator():
+    assert len(ResidualRNNCells(layers.GRUCell(3) for _ in range(3)).cells) == 3
+
+
+CELL, WANTED = layers.GRUCell(3), "`cells` must be a list of Keras RNN cells, such as ["
+test_bad_cells = helpers.refusals(*(
+    (lambda cells=cells: ResidualRNNCells(cells, name="stack"), "stack: ", *words)
+    for cells, *words in (
+        ([CELL] * 2, "`cells` must not hold one cell more than once; received [", "Make each: ["),
+        (CELL, "at least two cells", "1 of [3]"),
+        ([], WANTED, "received []"),
+        ([CELL, layers.GRU(3)], WANTED, "keras.layers.GRUCell("),
+        ([CELL, layers.LSTMCell(5)], "the same number of units", "received 2 of [3, 5] units"),
+    )
+))  # fmt: skip
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("cell", [lambda: Residual(2), lambda: stacked(Residual)])
+@pytest.mark.parametrize("cell", [lambda: Residual(2), lambda: [lstm(DQ), Residual(2)]])
 def test_cells_that_hide_the_query_are_refused(cell, symbolic):
     inputs = tensors()
     if symbolic:
         inputs = [keras.Input(x.shape[1:], dtype="float64") for x in inputs]
-    assert_refused(
-        lambda: residual_decoder(cell())(*inputs),
-        "`query(states)`",
-        "must keep as its first state",
-        'query="current"',
-    )
-    assert residual_decoder(cell(), query="current")(*inputs) is not None
+    wanted = "`query(states)`", "must keep as its first state", 'query="current"'
+    assert_refused(lambda: decoder(cell())(*inputs), *wanted)
+    assert decoder(cell(), query="current")(*inputs) is not None
 
 
 def test_a_cell_with_a_wrong_output_size():

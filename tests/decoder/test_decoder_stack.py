@@ -1,53 +1,22 @@
 """The stack of recurrent layers with an attention beside them, against a loop of its equations."""
 
-import itertools
-
 import numpy as np
 import pytest
 from keras import layers
 
 import keras_attention.decoder.decoder_stack as module
-from keras_attention import (
-    BahdanauAttention,
-    DecoderStack,
-    LuongAttention,
-)
+from keras_attention import BahdanauAttention, DecoderStack, LuongAttention
 from keras_attention.backend import ExecutionContext
-from tests import fast, oracles
+from tests import fast, helpers, oracles
 from tests.backends import only_on
-from tests.decoder.cases import (
-    CELLS,
-    DV,
-    HOLES,
-    MASKS,
-    SEQUENCES_MASK,
-    D,
-    H,
-    T,
-    spoiled_tensors,
-    tensors,
-)
-from tests.helpers import (
-    BAHDANAU,
-    LUONG,
-    MECHANISMS,
-    B,
-    assert_all_close,
-    assert_close,
-    assert_gradients,
-    assert_refused,
-    assert_steps_equal_the_call,
-    gradients,
-    normal,
-    numpy,
-    randomize,
-    weight_arrays,
-)
+from tests.decoder import cases
+from tests.decoder.cases import DV, HOLES, MASKS, SEQUENCES_MASK, D, H, T, oracle_parts, tensors
+from tests.helpers import LUONG, MECHANISMS, B, assert_close, assert_refused, normal, numpy
 
 KINDS = {"gru": layers.GRU, "lstm": layers.LSTM}
 # The mechanism, and the kind and units of every layer.
 CASES = {
-    "four LSTMs": (BAHDANAU["plain"], (("lstm", 7), ("lstm", H), ("lstm", H), ("lstm", H))),
+    "four LSTMs": (helpers.BAHDANAU["plain"], (("lstm", 7), ("lstm", H), ("lstm", H), ("lstm", H))),
     "two kinds": (LUONG["general-local-m"], (("gru", 7), ("lstm", H), ("gru", H))),
     "two layers": (MECHANISMS["vector"], (("lstm", 7), ("gru", H))),
     "a state": (MECHANISMS["past weights"], (("gru", 7), ("gru", H), ("gru", H))),
@@ -55,73 +24,50 @@ CASES = {
 every_case = pytest.mark.parametrize("name", CASES)
 
 
-def make(name, dtype="float64", **options):
+def rnn(units=3, kind=layers.GRU, **options):
+    return kind(units, return_sequences=True, **options)
+
+
+def make(name, dtype="float64"):
     mechanism, kinds = CASES[name]
-    options |= {"return_sequences": True, "recurrent_initializer": "glorot_uniform"}
-    rnns = [KINDS[kind](units, **options, dtype=dtype) for kind, units in kinds]
+    options = {"recurrent_initializer": "glorot_uniform", "dtype": dtype}
+    rnns = [rnn(units, KINDS[kind], **options) for kind, units in kinds]
     return DecoderStack(rnns, mechanism.make(dtype=dtype))
 
 
-def built(name, d=D, dv=DV, **options):
-    layer = make(name, **options)
+def built(name, d=D, dv=DV):
+    layer = make(name)
     layer.build((None, None, d), (None, None, dv))
-    return randomize(layer)
+    return helpers.randomize(layer)
 
 
 def run_oracle(name, layer, sequences, memory, weights=None, initial=None, **masks):
     """Outputs and weights; `initial` is a flat list of states."""
-    mechanism, kinds = CASES[name]
-    arrays = weights or weight_arrays(layer)
-    arrays = {id(w): a for w, a in zip(layer.trainable_weights, arrays, strict=True)}
-    cells = [
-        CELLS[kind][1](**{w.name: arrays[id(w)] for w in rnn.trainable_weights})
-        for (kind, _), rnn in zip(kinds, layer.rnns, strict=True)
-    ]
-    of_attention = [arrays[id(w)] for w in layer.attention.trainable_weights]
-    row = mechanism.row(layer.attention, of_attention)
-    counts = [1 if kind == "gru" else 2 for kind, _ in kinds]
-    if initial is None:
-        sizes = np.repeat([units for _, units in kinds], counts)
-        initial = [np.zeros((len(memory), size)) for size in sizes]
-    places = list(itertools.pairwise([0, *itertools.accumulate(counts)]))
-    states = [[[x[b] for x in initial[i:j]] for i, j in places] for b in range(len(memory))]
+    row, cells, states = oracle_parts(layer, *CASES[name], layer.rnns, weights, initial)
     return oracles.decoder_stack(row, cells, sequences, memory, states, **masks)
 
 
 @every_case
-def test_equals_the_loop_of_the_equations(name):
+def test_equals_the_loop_of_the_equations(name, monkeypatch):
+    """So do its steps, and the layers of Keras, which run as they are on a GPU."""
     layer = built(name)
     for masks in ({}, MASKS):
         result = layer(*tensors(), **masks, return_attention_scores=True)
-        assert_all_close(result, run_oracle(name, layer, *tensors(), **masks))
+        helpers.assert_all_close(result, run_oracle(name, layer, *tensors(), **masks))
     assert_close(layer(*tensors(), **MASKS), numpy(result[0]))
-
-
-@every_case
-def test_steps_give_what_one_call_gives(name):
-    assert_steps_equal_the_call(built(name), *tensors(), HOLES, "float64")
-
-
-@every_case
-def test_the_layers_of_keras_give_the_same(name, monkeypatch):
-    """On a GPU they run as they are."""
-    layer = built(name)
-    expected = [numpy(x) for x in layer(*tensors(), **MASKS, return_attention_scores=True)]
+    helpers.assert_steps_equal_the_call(layer, *tensors(), HOLES, "float64")
     monkeypatch.setattr(module, "_uses_keras_call", lambda *_: True)
-    assert_all_close(layer(*tensors(), **MASKS, return_attention_scores=True), expected)
+    helpers.assert_all_close(layer(*tensors(), **MASKS, return_attention_scores=True), result)
 
 
 def test_on_a_gpu_the_layers_may_use_cudnn(monkeypatch):
     """A layer without cuDNN, or that Keras knows no kernel for, keeps the loop of this package."""
     context = ExecutionContext("tensorflow", "gpu", graph=True)
     monkeypatch.setattr(module, "execution_context", lambda *_: context)
-    for rnn, wanted in (
-        (layers.LSTM(3), True),
-        (layers.LSTM(3, use_cudnn=False), False),
-        (layers.RNN(layers.LSTMCell(3)), False),
-    ):
-        rnn.build((2, 5, 7))
-        assert module._uses_keras_call(rnn, None, True) is wanted
+    rnns = layers.LSTM(3), layers.LSTM(3, use_cudnn=False), layers.RNN(layers.LSTMCell(3))
+    for one, wanted in zip(rnns, (True, False, False), strict=True):
+        one.build((2, 5, 7))
+        assert module._uses_keras_call(one, None, True) is wanted
 
 
 class Doubled(layers.GRU):
@@ -137,27 +83,17 @@ class Inside(layers.GRU):
 
 @pytest.mark.parametrize("kind", [Doubled, Inside])
 def test_a_subclass_keeps_its_call(kind):
-    rnns = [layers.GRU(7, return_sequences=True), kind(H, return_sequences=True)]
-    layer = DecoderStack(rnns, LuongAttention())
-    sequences, memory = tensors("float32")
-    twice = numpy(layer(sequences, memory))
-    plain = layers.GRU(H, return_sequences=True)
-    other = DecoderStack([rnns[0], plain], layer.attention)
-    other.build(sequences.shape, memory.shape)
-    plain.set_weights(rnns[1].get_weights())
-    assert_close(2 * numpy(other(sequences, memory)), twice, "float32")
+    first, last, plain = rnn(7), rnn(H, kind), rnn(H)
+    layer, other = (DecoderStack([first, x], LuongAttention()) for x in (last, plain))
+    twice = numpy(layer(*tensors("float32")))
+    other(*tensors("float32"))
+    other.set_weights(layer.get_weights())
+    assert_close(2 * numpy(other(*tensors("float32"))), twice, "float32")
 
 
-@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("jit", fast([False, True], [False]))
 def test_masked_steps_may_hold_anything(jit):
-    layer = built("two kinds")
-    sequences, memory = tensors()
-
-    def call(*inputs):
-        return layer(*inputs, **MASKS, return_attention_scores=True)
-
-    found = [gradients(layer, call, x, jit) for x in ((sequences, memory), spoiled_tensors())]
-    assert_all_close(*([*outputs, *grads] for outputs, grads in found))
+    cases.assert_masked_steps_may_hold_anything(built("two kinds"), jit)
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -174,7 +110,7 @@ def test_gradients_are_those_of_the_loop(training, monkeypatch):
     def oracle(inputs, weights):
         return list(run_oracle("small", layer, *inputs, weights=weights, **masks))
 
-    assert_gradients(layer, call, inputs, oracle)
+    helpers.assert_gradients(layer, call, inputs, oracle)
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -191,14 +127,13 @@ def test_initial_states(nested):
 
 
 def test_stacked_cells_in_a_layer():
-    cells = [layers.LSTMCell(7), layers.GRUCell(H)]
-    rnns = [layers.RNN(cells, return_sequences=True), layers.LSTM(H, return_sequences=True)]
-    layer = DecoderStack(rnns, LuongAttention())
-    assert_steps_equal_the_call(layer, *tensors("float32"))
+    stacked = layers.RNN([layers.LSTMCell(7), layers.GRUCell(H)], return_sequences=True)
+    layer = DecoderStack([stacked, rnn(H, layers.LSTM)], LuongAttention())
+    helpers.assert_steps_equal_the_call(layer, *tensors("float32"))
 
 
 def test_dropout_of_the_layers_and_of_the_attention():
-    rnns = [layers.LSTM(H, return_sequences=True, dropout=0.5, seed=n) for n in range(3)]
+    rnns = [rnn(H, layers.LSTM, dropout=0.5, seed=n) for n in range(3)]
     layer = DecoderStack(rnns, BahdanauAttention(5, dropout=0.5, seed=3))
     inputs = tensors("float32")
     plain = numpy(layer(*inputs))
@@ -230,58 +165,44 @@ def test_unknown_lengths(training):
         assert_close(run(sequences, memory), numpy(layer(sequences, memory)))
 
 
-def rnn(units=3, **options):
-    return layers.GRU(units, return_sequences=True, **options)
-
-
 ONE, TWO = rnn(), rnn()
 BOTH, LIST = [ONE, TWO], "`rnns` must be a list of at least two recurrent layers of Keras with ret"
-REFUSALS = [
-    *((x, None, LIST) for x in (ONE, [ONE], [], [ONE, layers.GRU(3)], [ONE, layers.GRUCell(3)])),
-    *((x, None, LIST) for x in ([ONE, None], [ONE, layers.Bidirectional(rnn())])),
-    ([ONE, ONE], None, "`rnns` must not hold one layer more than once"),
-    *(
-        ([ONE, rnn(**{x: True})], None, "must hold stateless layers that run forwards", f"{x}=True")
-        for x in ("go_backwards", "stateful")
-    ),
-    ([ONE, TWO, rnn(5)], None, "the same number of units", "received [3, 5] units"),
-    (BOTH, TWO, "stack: `attention` must be one layer built on Scor"),
-    (BOTH, BahdanauAttention, "Make one: BahdanauAttention(...)"),
-    (
-        BOTH,
-        BahdanauAttention(5, dtype="float16"),
-        *("must compute in one dtype", "float16 for `attention`"),
-    ),
-]
+ATTENTION = BahdanauAttention(5)
 
 
-@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda x: x[2])
-def test_refusals(refusal):
-    rnns, attention, *fragments = refusal
-    attention = attention or BahdanauAttention(5)
-    assert_refused(lambda: DecoderStack(rnns, attention, name="stack"), "stack: ", *fragments)
+def stack(rnns, attention=ATTENTION):
+    return DecoderStack(rnns, attention, name="stack")
 
 
-def test_an_attention_that_was_built_for_other_widths():
+test_refusals = helpers.refusals(*((lambda x=x: stack(*x), "stack: ", *words) for x, *words in (
+    *(([x], LIST) for x in (
+        ONE, [ONE], [], [ONE, layers.GRU(3)], [ONE, layers.GRUCell(3)], [ONE, None],
+        [ONE, layers.Bidirectional(rnn())])),
+    ([[ONE, ONE]], "`rnns` must not hold one layer more than once"),
+    *(([[ONE, rnn(**{x: True})]], "must hold stateless layers that run forwards", f"{x}=True")
+      for x in ("go_backwards", "stateful")),
+    ([[ONE, TWO, rnn(5)]], "the same number of units", "received [3, 5] units"),
+    ([BOTH, TWO], "stack: `attention` must be one layer built on Scor"),
+    ([BOTH, BahdanauAttention], "Make one: BahdanauAttention(...)"),
+    ([BOTH, BahdanauAttention(5, dtype="float16")],
+     "must compute in one dtype", "float16 for `attention`"),
+)))  # fmt: skip
+
+
+def test_refusals_of_calls():
     attention = BahdanauAttention(5)
     attention.build((2, 9), (2, 5, 11))
-    stack = DecoderStack([layers.GRU(3, return_sequences=True) for _ in range(2)], attention)
     message = "the layer was built for `query` of 9 features; received float32 of shape (2, 3)"
-    assert_refused(lambda: stack(np.ones((2, 3, 5)), np.ones((2, 7, 11))), message)
-
-
-def test_refusals_of_a_step():
+    assert_refused(lambda: stack(BOTH, attention)(np.ones((2, 3, 5)), np.ones((2, 7, 11))), message)
     layer = make("two layers")
     sequences, memory = tensors()
     assert_refused(lambda: layer.prepare(memory), "no weights yet")
     layer(sequences, memory)
     assert_refused(lambda: layer.step(sequences[:, 0], None, layer.prepare(memory)), "DecoderState")
-    states = [normal(1, B, 7)]
     wanted = "must hold 3 cell states [(2, 7), (2, 7), (2, 11)]"
-    assert_refused(lambda: layer(sequences, memory, initial_state=states), wanted)
+    assert_refused(lambda: layer(sequences, memory, initial_state=[normal(1, B, 7)]), wanted)
 
 
 def test_the_dtype_is_that_of_the_layers():
-    rnns = [layers.GRU(3, return_sequences=True, dtype="float64") for _ in range(2)]
-    layer = DecoderStack(rnns, BahdanauAttention(5, dtype="float64"))
-    assert layer.compute_dtype == "float64"
+    rnns = [rnn(dtype="float64") for _ in range(2)]
+    assert stack(rnns, BahdanauAttention(5, dtype="float64")).compute_dtype == "float64"

@@ -4,37 +4,24 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attention import AttentionRNN, BahdanauAttention, FeatureAttention
-from tests import fast
+from keras_attention import FeatureAttention
+from tests import fast, helpers
 from tests.backends import dtypes
 from tests.decoder.cases import CELLS, INITIALIZER
-from tests.helpers import (
-    DTYPES,
-    assert_all_close,
-    assert_close,
-    assert_gradients,
-    assert_refused,
-    gradients,
-    normal,
-    numpy,
-    randomize,
-    weight_arrays,
-)
+from tests.helpers import DTYPES, assert_all_close, assert_close, gradients, normal, numpy, refusals
 from tests.oracles import feature_attention
 
 B, T, N, H, U = 2, 5, 7, 3, 11
 # Single values are missing, a whole step in front, and a whole series.
 MASK = np.random.default_rng(3).random((B, T, N)) < 0.6
 MASK[0, 0], MASK[1, :, 2] = False, False
-masked_or_not = pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
-every_cell = pytest.mark.parametrize("kind", CELLS)
 
 
 def built(kind="lstm", dtype="float64", **kwargs):
     cell = CELLS[kind][0](H, dtype=dtype, **INITIALIZER)
     layer = FeatureAttention(cell, U, **kwargs)
     layer.build((None, T, N))
-    return randomize(layer)
+    return helpers.randomize(layer)
 
 
 def run(layer, inputs, **kwargs):
@@ -42,20 +29,19 @@ def run(layer, inputs, **kwargs):
 
 
 def paper(layer, kind, inputs, mask=None, weights=None):
-    weights = weights or weight_arrays(layer)
+    weights = weights or helpers.weight_arrays(layer)
     named, of_cell = {}, {}
     inside = {id(x) for x in layer.cell.trainable_weights}
     for weight, array in zip(layer.trainable_weights, weights, strict=True):
         (of_cell if id(weight) in inside else named)[weight.name] = array
-    sizes = [H, H] if kind == "lstm" else [H]
-    return feature_attention(
-        named, CELLS[kind][1](**of_cell), sizes, inputs, mask, layer.normalizer
-    )
+    cell, sizes = CELLS[kind][1](**of_cell), [H, H] if kind == "lstm" else [H]
+    return feature_attention(named, cell, sizes, inputs, mask, layer.normalizer)
 
 
-@every_cell
-@masked_or_not
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.each_value
 def test_equals_the_paper(kind, mask, dtype):
     layer, inputs = built(kind, dtype), normal(1, B, T, N, dtype=dtype)
     result = run(layer, inputs, mask=mask)
@@ -72,7 +58,7 @@ def test_gradients_are_those_of_the_paper(unroll, jit):
         return paper(layer, "lstm", *inputs, MASK, weights)
 
     inputs = [normal(1, B, T, N)]
-    assert_gradients(layer, lambda x: run(layer, x, mask=MASK), inputs, oracle, jit=jit)
+    helpers.assert_gradients(layer, lambda x: run(layer, x, mask=MASK), inputs, oracle, jit=jit)
 
 
 def test_sparse_weights_without_a_bias():
@@ -130,38 +116,18 @@ def test_the_dropout_of_the_cell_is_for_training():
     assert not np.isclose(first, second).all()
 
 
-@pytest.mark.slow
-def test_the_dual_stage_model_trains_and_loads(tmp_path):
-    series, past = keras.Input((T, N)), keras.Input((T, 1))
-    encoded = FeatureAttention(keras.layers.LSTMCell(H), U)(series)
-    decoder = AttentionRNN(keras.layers.LSTMCell(H), BahdanauAttention(U), output_mode="concat")
-    last = decoder(past, encoded)[:, -1]
-    model = keras.Model([series, past], keras.layers.Dense(1)(last))
-    model.compile("sgd", "mse")
-    inputs = [normal(n, B, T, d).astype("float32") for n, d in enumerate((N, 1))]
-    model.train_on_batch(inputs, np.ones((B, 1)))
-    model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    assert np.array_equal(numpy(again(inputs)), numpy(model(inputs)))
-
-
-@pytest.mark.parametrize("given", [keras.layers.GRU(3), keras.layers.GRUCell, None, []], ids=str)
-def test_what_is_no_cell(given):
-    assert_refused(lambda: FeatureAttention(given, U), "`cell` must be a Keras RNN cell")
-
-
-def test_what_is_refused():
-    cell, inputs = keras.layers.GRUCell(H), normal(1, B, T, N)
-    assert_refused(lambda: FeatureAttention(cell, 0), "`units` must be a positive integer")
-    fresh = FeatureAttention(cell, U)
-    steps = "the number of steps of `inputs` must be known", "Give it to keras.Input."
-    assert_refused(lambda: fresh(keras.Input((None, N))), *steps)
-    assert_refused(lambda: built()(inputs[:, 1:]), "built for `inputs` of 5 steps", "(2, 4, 7)")
-    assert_refused(lambda: built()(inputs[..., 1:]), "built for `inputs` of 7 features")
-    mask = np.ones((B, T, N + 1), bool)
-    assert_refused(
-        lambda: built()(inputs, mask=mask), "`mask` must be boolean, of shape (2, 5, 7) or (2, 5)"
-    )
+CELL, INPUTS = keras.layers.GRUCell(H), normal(1, B, T, N)
+test_what_is_refused = refusals(
+    *((lambda x=x: FeatureAttention(x, U), "`cell` must be a Keras RNN cell")
+      for x in (keras.layers.GRU(3), keras.layers.GRUCell, None, [])),
+    (lambda: FeatureAttention(CELL, 0), "`units` must be a positive integer"),
+    (lambda: FeatureAttention(CELL, U)(keras.Input((None, N))),
+     "the number of steps of `inputs` must be known", "Give it to keras.Input."),
+    (lambda: built()(INPUTS[:, 1:]), "built for `inputs` of 5 steps", "(2, 4, 7)"),
+    (lambda: built()(INPUTS[..., 1:]), "built for `inputs` of 7 features"),
+    (lambda: built()(INPUTS, mask=np.ones((B, T, N + 1), bool)),
+     "`mask` must be boolean, of shape (2, 5, 7) or (2, 5)"),
+)  # fmt: skip
 
 
 def test_a_cell_may_compute_in_another_dtype():

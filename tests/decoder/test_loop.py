@@ -1,5 +1,7 @@
 """The gradient of our own that the loop of a decoder has in training."""
 
+from functools import partial
+
 import keras
 import numpy as np
 import pytest
@@ -39,6 +41,8 @@ from tests.helpers import (
 )
 from tests.recurrence.counts import counted_outputs
 
+both = pytest.mark.parametrize("training", [False, True])
+
 
 class OwnScore(BahdanauAttention):
     """Scores one query by the inherited method, and several by code of its own."""
@@ -49,50 +53,44 @@ class OwnScore(BahdanauAttention):
         return additive_score(query, key, self.score_vector)
 
 
+DOUBLE = {"dtype": "float64"}
+GRU, LSTM = (partial(kind, H, **DOUBLE) for kind in (layers.GRUCell, layers.LSTMCell))
 CELLS = {
-    "gru": lambda dtype: layers.GRUCell(H, dtype=dtype),
-    "gru, reset before": lambda dtype: layers.GRUCell(H, dtype=dtype, reset_after=False),
-    "gru without bias": lambda dtype: layers.GRUCell(H, dtype=dtype, use_bias=False),
-    "lstm": lambda dtype: layers.LSTMCell(H, dtype=dtype, activation="relu"),
-    "stack": lambda dtype: [layers.LSTMCell(5, dtype=dtype), layers.GRUCell(H, dtype=dtype)],
-    "residual": lambda dtype: ResidualRNNCells(
-        [layers.LSTMCell(H, dtype=dtype), layers.GRUCell(H, dtype=dtype)], dtype=dtype
-    ),
-    "a stack of one": lambda dtype: [layers.LSTMCell(H, dtype=dtype)],
-    "gates by softmax": lambda dtype: layers.LSTMCell(
-        H, dtype=dtype, recurrent_activation="softmax"
-    ),
+    "gru": GRU,
+    "gru, reset before": partial(GRU, reset_after=False),
+    "gru without bias": partial(GRU, use_bias=False),
+    "lstm": partial(LSTM, activation="relu"),
+    "stack": lambda: [layers.LSTMCell(5, **DOUBLE), GRU()],
+    "residual": lambda: ResidualRNNCells([LSTM(), GRU()], **DOUBLE),
+    "a stack of one": lambda: [LSTM()],
+    "gates by softmax": partial(LSTM, recurrent_activation="softmax"),
 }
 ATTENTIONS = {
-    "additive": lambda dtype: BahdanauAttention(17, use_bias=True, weight_norm=True, dtype=dtype),
-    "local-m": lambda dtype: LuongAttention(
-        "general", "local-m", half_width=2, units=7, dtype=dtype
-    ),
-    "local-p": lambda dtype: LuongAttention(
-        "concat", "local-p", half_width=2, units=7, dtype=dtype
-    ),
-    "concat": lambda dtype: LuongAttention("concat", units=7, dtype=dtype),
-    "a subclass": lambda dtype: OwnScore(TK, dtype=dtype),
-    "location": lambda dtype: LocationSensitiveAttention(7, 3, 5, dtype=dtype),
-    "forward": lambda dtype: ForwardAttention(7, transition_agent=True, dtype=dtype),
-    "chunks": lambda dtype: MonotonicAttention(
-        7, noise=0.0, chunk_size=2, initial_offset=0.0, dtype=dtype
-    ),
+    "additive": partial(BahdanauAttention, 17, use_bias=True, weight_norm=True),
+    "local-m": partial(LuongAttention, "general", "local-m", half_width=2, units=7),
+    "local-p": partial(LuongAttention, "concat", "local-p", half_width=2, units=7),
+    "concat": partial(LuongAttention, "concat", units=7),
+    "a subclass": partial(OwnScore, TK),
+    "location": partial(LocationSensitiveAttention, 7, 3, 5),
+    "forward": partial(ForwardAttention, 7, transition_agent=True),
+    "chunks": partial(MonotonicAttention, 7, noise=0.0, chunk_size=2, initial_offset=0.0),
 }
 OPTIONS = {"previous": PREVIOUS, "fed": FEEDING, "after": CURRENT}
 
 
-def make(cell, attention, options, **more):
-    layer = AttentionRNN(
-        CELLS[cell]("float64"),
-        ATTENTIONS[attention]("float64"),
-        output_mode="concat",
-        return_state=True,
-        **OPTIONS[options],
-        **more,
-    )
+def built(layer):
     layer.build((None, T if layer.unroll else None, D), (None, None, DV))
     return layer
+
+
+def make(cell, attention, options, **more):
+    parts = CELLS[cell](), ATTENTIONS[attention](**DOUBLE)
+    options = {"output_mode": "concat", "return_state": True, **OPTIONS[options], **more}
+    return built(AttentionRNN(*parts, **options))
+
+
+def doubles():
+    return [tensor(x) for x in tensors()]
 
 
 def results_and_gradients(layer, training, sequences, memory, masks=MASKS):
@@ -126,13 +124,9 @@ COMBINATIONS = [
 @pytest.mark.each_value(slow=3)
 def test_the_gradient_of_training_is_that_of_tensorflow(cell, attention, options, place):
     """Without training, TensorFlow differentiates the loop."""
-    layer = make(cell, attention, options, unroll=place == "unrolled")
-    inputs = [tensor(x) for x in tensors()]
+    layer, inputs = make(cell, attention, options, unroll=place == "unrolled"), doubles()
     expected = [numpy(x) for x in results_and_gradients(layer, False, *inputs)]
-
-    def run(*inputs):
-        return results_and_gradients(layer, True, *inputs)
-
+    run = partial(results_and_gradients, layer, True)
     if place != "eager":
         signature = UNKNOWN if place == "unknown sizes" else None
         run = tf.function(run, signature, jit_compile=place == "XLA", autograph=False)
@@ -166,23 +160,17 @@ def test_the_gradient_for_a_gpu_is_the_same(attention, place, most, monkeypatch)
     assert_all_close(run(*inputs), expected)
 
 
-@pytest.mark.parametrize("training", [True, False])
+@both
 def test_training_rounds_unknown_lengths_up(training, monkeypatch):
     """XLA then compiles the loop on its own, and must not compile a program for every length."""
     rounded, round_up = [], recurrence.round_up_length
-
-    def spy(size):
-        rounded.append(jit)
-        return round_up(size)
-
-    monkeypatch.setattr(recurrence, "round_up_length", spy)
-    layer = AttentionRNN(layers.GRUCell(H), BahdanauAttention(17))
-    layer.build((None, None, D), (None, None, DV))
-    unknown = [tf.TensorSpec((None, None, n)) for n in (D, DV)]
+    monkeypatch.setattr(
+        recurrence, "round_up_length", lambda size: rounded.append(jit) or round_up(size)
+    )
+    layer = make("gru", "additive", "previous")
     for jit in (False, True):
-        tf.function(lambda *x: layer(*x, training=training), jit_compile=jit).get_concrete_function(
-            *unknown
-        )
+        run = tf.function(lambda *x: layer(*x, training=training), UNKNOWN, jit_compile=jit)
+        run.get_concrete_function()
     assert rounded == [False] * training  # once, and never inside XLA
 
 
@@ -202,27 +190,19 @@ class LastTwoAttention(RecurrentScoringMixin):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("attention", "options"), [(ATTENTIONS["additive"], PREVIOUS), (LastTwoAttention, {})]
-)
-def test_unknown_sizes_without_masks(attention, options):
-    cell, options = layers.GRUCell(H, dtype="float64"), {"output_mode": "concat", **options}
-    layer = AttentionRNN(cell, attention(dtype="float64"), return_state=True, **options)
-    layer.build((None, T, D), (None, None, DV))
-    inputs = [tensor(x) for x in tensors()]
+@pytest.mark.parametrize("attention", [ATTENTIONS["additive"], LastTwoAttention])
+def test_unknown_sizes_without_masks(attention):
+    options = {"output_mode": "concat", "return_state": True}
+    layer, inputs = built(AttentionRNN(GRU(), attention(**DOUBLE), **options)), doubles()
     expected = results_and_gradients(layer, False, *inputs, masks={})
-    run = tf.function(
-        lambda *x: results_and_gradients(layer, True, *x, masks={}), UNKNOWN, autograph=False
-    )
-    assert_all_close(run(*inputs), expected)
+    run = partial(results_and_gradients, layer, True, masks={})
+    assert_all_close(tf.function(run, UNKNOWN, autograph=False)(*inputs), expected)
 
 
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_noise_is_the_same_in_both_passes(jit, monkeypatch):
-    attention = MonotonicAttention(7, chunk_size=2, initial_offset=0.0, seed=3, dtype="float64")
-    layer = AttentionRNN(layers.GRUCell(H, dtype="float64"), attention)
-    layer.build((None, T, D), (None, None, DV))
-    inputs = [tensor(x) for x in tensors()]
+    attention = MonotonicAttention(7, chunk_size=2, initial_offset=0.0, seed=3, **DOUBLE)
+    layer, inputs = built(AttentionRNN(GRU(), attention)), doubles()
     state = attention._seed_generator.state
     start = numpy(state)
 
@@ -238,15 +218,12 @@ def test_noise_is_the_same_in_both_passes(jit, monkeypatch):
     assert np.abs(numpy(found[0]) - numpy(run(training=False)[0])).max() > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("attention", "expected"),
-    [
-        ("additive", [(B, 1, 17), (B, 1, TK)]),
-        ("concat", [(B, 1, H), (B, 1, TK)]),
-        ("local-p", [(B, 1, H)]),
-        ("a subclass", [(B, 1, TK), (B, 1, TK)]),
-    ],
-)
+@pytest.mark.parametrize(("attention", "expected"), [
+    ("additive", [(B, 1, 17), (B, 1, TK)]),
+    ("concat", [(B, 1, H), (B, 1, TK)]),
+    ("local-p", [(B, 1, H)]),
+    ("a subclass", [(B, 1, TK), (B, 1, TK)]),
+])  # fmt: skip
 def test_a_step_stores(attention, expected):
     """Projections and scores."""
     layer = make("gru", attention, "previous")
@@ -258,8 +235,7 @@ def test_a_step_stores(attention, expected):
 def test_the_backward_pass_stores_nothing_twice(monkeypatch):
     """It stores the gradients of the results of all ops, but no argument of an op."""
     counts = counted_outputs(monkeypatch)
-    inputs = [tensor(x) for x in tensors()]
-    results_and_gradients(make("gru", "additive", "previous"), True, *inputs)
+    results_and_gradients(make("gru", "additive", "previous"), True, *doubles())
     # Forward: output and weights, state, projection and scores, and the other results: the context
     # of the attention, three of the GRU.
     assert counts == [2 + 1 + 2 + 4, 5]
@@ -289,26 +265,12 @@ def test_dropout_of_the_inputs_of_cells():
         np.testing.assert_allclose(found[:, i], numpy(fed), rtol=0, atol=1e-6)
 
 
-def test_unknown_cells_and_frozen_weights():
-    """A frozen attention and a subclass of a known cell train as well."""
-
-    class Doubled(layers.GRUCell):
-        def call(self, inputs, states, training=False):
-            return super().call(2 * inputs, states, training=training)
-
-    inputs = [tensor(x, "float32") for x in tensors("float32")]
-    for cell, frozen in ((Doubled(H), False), (layers.GRUCell(H), True)):
-        layer = AttentionRNN(cell, BahdanauAttention(17))
-        layer.build(inputs[0].shape, inputs[1].shape)
-        layer.attention.trainable = not frozen
-        found = []
-        for training in (False, True):
-            with tf.GradientTape() as tape:
-                loss = ops.sum(ops.sin(layer(*inputs, training=training)))
-            weights = [weight.value for weight in layer.trainable_weights]
-            found.append([numpy(x) for x in tape.gradient(loss, weights)])
-        assert len(found[0]) == (3 if frozen else 6)
-        assert_all_close(found[1], found[0], "float32")
+def test_a_frozen_attention():
+    layer = built(AttentionRNN(GRU(), additive()))
+    layer.attention.trainable = False
+    found = [results_and_gradients(layer, training, *doubles()) for training in (False, True)]
+    assert len(layer.trainable_weights) == 3
+    assert_all_close(*found)
 
 
 class Query(layers.GRUCell):
@@ -340,16 +302,12 @@ class Twice(RecurrentScoringMixin):
         return [weights + first * 0.5, new, new]
 
 
+additive = partial(BahdanauAttention, 5, **DOUBLE)
 SHARED = {
-    "a state": lambda cell: AttentionRNN(
-        cell(H, dtype="float64"), Twice(dtype="float64"), query="current", input_feeding=True
-    ),
-    "a query with weights": lambda cell: AttentionRNN(
-        Query(H, dtype="float64"), BahdanauAttention(5, dtype="float64")
-    ),
+    "a state": lambda cell: AttentionRNN(cell(H, **DOUBLE), Twice(**DOUBLE), **FEEDING),
+    "a query with weights": lambda cell: AttentionRNN(Query(H, **DOUBLE), additive()),
     "an activation with weights": lambda cell: AttentionRNN(
-        cell(H, activation=layers.PReLU(dtype="float64"), dtype="float64"),
-        BahdanauAttention(5, dtype="float64"),
+        cell(H, activation=layers.PReLU(**DOUBLE), **DOUBLE), additive()
     ),
 }
 
@@ -357,40 +315,23 @@ SHARED = {
 @pytest.mark.parametrize("name", SHARED)
 @pytest.mark.parametrize("training", fast([False, True], [True]))
 def test_tensors_in_two_places_and_weights_of_a_cell(name, training):
-    inputs, found = [tensor(x) for x in tensors()], []
+    found = []
     for cell in (layers.GRUCell, AnyCell):
         keras.utils.set_random_seed(3)
-        layer = SHARED[name](cell)
-        layer.build(inputs[0].shape, inputs[1].shape)
-        found.append([numpy(x) for x in results_and_gradients(layer, training, *inputs, masks={})])
-    assert_all_close(found[0], found[1])
+        layer = built(SHARED[name](cell))
+        found.append(results_and_gradients(layer, training, *doubles(), masks={}))
+    assert_all_close(*found)
 
 
-@pytest.mark.parametrize("cell", [layers.GRUCell, layers.LSTMCell])
+@pytest.mark.parametrize("cell", [GRU, LSTM])
 @pytest.mark.parametrize("unroll", [False, True])
 def test_one_tensor_may_start_all_cells(cell, unroll):
-    sequences, memory = (tensor(x, "float32") for x in tensors("float32"))
-    stack = [cell(H), cell(H)]
-    layer = AttentionRNN(stack, BahdanauAttention(5), unroll=unroll)
-    state = tensor(normal(3, B, H), "float32")  # a cast would make copies
+    layer = AttentionRNN([cell(), cell()], additive(), unroll=unroll)
+    state = tensor(normal(3, B, H))  # of the right dtype: a cast would make copies
     count = len(keras.tree.flatten(layer.cell.state_size))
-    found = layer(sequences, memory, initial_state=[state] * count)
+    found = layer(*doubles(), initial_state=[state] * count)
     copies = [ops.copy(state) for _ in range(count)]
-    assert_all_close([found], [numpy(layer(sequences, memory, initial_state=copies))], "float32")
-
-
-@pytest.mark.parametrize("training", [False, True])
-def test_residual_cells_add_the_whole_input(training):
-    """Dropout is for the products of a cell, as in the call of the stack itself."""
-    sequences, memory = (tensor(x, "float32") for x in tensors("float32"))
-    found = []
-    for stack in (ResidualRNNCells, AnyResidual):
-        keras.utils.set_random_seed(3)
-        cells = [layers.GRUCell(H, dropout=0.5, seed=n) for n in range(3)]
-        layer = AttentionRNN(stack(cells), BahdanauAttention(5))
-        layer.build(sequences.shape, memory.shape)
-        found.append(layer(sequences, memory, training=training))
-    assert_all_close(found[:1], [numpy(found[1])], "float32")
+    assert_all_close([found], [layer(*doubles(), initial_state=copies)])
 
 
 class AnyResidual(ResidualRNNCells):
@@ -398,6 +339,17 @@ class AnyResidual(ResidualRNNCells):
 
     def call(self, *args, **kwargs):
         return super().call(*args, **kwargs)
+
+
+def test_residual_cells_add_the_whole_input():
+    """Dropout is for the products of a cell, as in the call of the stack itself."""
+    found = []
+    for stack in (ResidualRNNCells, AnyResidual):
+        keras.utils.set_random_seed(3)
+        cells = [layers.GRUCell(H, dropout=0.5, seed=n) for n in range(3)]
+        layer = AttentionRNN(stack(cells), BahdanauAttention(5))
+        found.append(layer(*tensors("float32"), training=True))
+    assert_all_close(found[:1], found[1:], "float32")
 
 
 class Cast(ScoringMixin):
@@ -416,11 +368,11 @@ class Cast(ScoringMixin):
         return ops.tanh(ops.matmul(context, self.square))
 
 
-@pytest.mark.parametrize("training", [False, True])
+@both
 def test_hooks_in_mixed_precision(training):
     """A gradient runs them again, outside of the call of the layer."""
-    layer = AttentionRNN(layers.GRUCell(H, dtype="mixed_bfloat16"), Cast(dtype="mixed_bfloat16"))
-    layer.build((None, T, D), (None, None, DV))
+    mixed = {"dtype": "mixed_bfloat16"}
+    layer = built(AttentionRNN(layers.GRUCell(H, **mixed), Cast(**mixed)))
 
     def loss(*inputs):
         outputs = layer(*inputs, training=training)

@@ -7,27 +7,14 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    CoverageAttention,
-    LuongAttention,
-    MultiHead,
-    MultiSource,
-)
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention, MultiHead, MultiSource
 from keras_attention.decoder import DecoderState
+from keras_attention.layers import CoverageAttention
 from tests.backends import on_tensorflow, tensor
-from tests.decoder.cases import (
-    CASES,
-    DV,
-    FEEDING,
-    PREVIOUS,
-    D,
-    H,
-    T,
-    tensors,
-)
-from tests.helpers import TK, B, arguments, assert_refused, normal
+from tests.decoder.cases import CASES, DV, FEEDING, PREVIOUS, D, H, T, tensors
+from tests.helpers import TK, B, arguments, assert_refused, normal, refusals
+
+KEEPS = "must not keep anything between steps"
 
 
 class CountingAttention(BahdanauAttention):
@@ -79,83 +66,58 @@ def test_an_attention_that_keeps_something_is_refused(kind, options):
         lambda layer: layer(*[keras.Input(x.shape[1:]) for x in inputs]),
     ):
         layer = AttentionRNN(layers.GRUCell(H), kind(17), **options)
-        assert_refused(partial(call, layer), "must not keep anything between steps")
+        assert_refused(partial(call, layer), KEEPS)
 
 
 @on_tensorflow
-@pytest.mark.parametrize("around", ["one of several memories", "every head"])
-def test_an_attention_inside_another_that_keeps_something_is_refused(around):
+@pytest.mark.parametrize("several", [False, True])
+def test_an_attention_inside_another_that_keeps_something_is_refused(several):
     sequences, memory = tensors("float32")
-    if around == "every head":
-        attention = MultiHead(Last(17), 2)
-    else:
-        members = [Last(17, name="member"), BahdanauAttention(13, name="another")]
-        attention, memory = MultiSource(members), [memory, memory]
+    parts = [Last(17), BahdanauAttention(13)]
+    attention = MultiSource(parts) if several else MultiHead(parts[0], 2)
     layer = AttentionRNN(layers.GRUCell(H), attention, **PREVIOUS)
-    assert_refused(lambda: layer(sequences, memory), "must not keep anything between steps")
+    assert_refused(lambda: layer(sequences, [memory] * 2 if several else memory), KEEPS)
 
 
 CELL, ATTENTION = layers.GRUCell(H), BahdanauAttention(17)
-BAD_ARGUMENTS = [
-    ((3, ATTENTION), {}, "`cell`", "a Keras RNN cell", "received 3"),
-    ((None, ATTENTION), {}, "`cell`", "a Keras RNN cell", "received None"),
-    (([], ATTENTION), {}, "`cell`", "received []"),
-    (([layers.Dense(3)], ATTENTION), {}, "cell", "`state_size`", "Dense"),
-    ((CELL, layers.Attention()), {}, "`attention`", "built on ScoringMixin", "received <Attention"),
-    ((CELL, None), {}, "`attention`", "ScoringMixin", "received None"),
-    ((CELL, ATTENTION), {"query": "next"}, "`query`", "'previous', 'current'", "received 'next'"),
-    (
-        (CELL, ATTENTION),
-        {"output_mode": "context"},
-        *("`output_mode`", "'cell', 'attention', 'concat'", "received 'context'"),
-    ),
-    (
-        (CELL, ATTENTION),
-        {"query": "previous", "input_feeding": True},
-        *("`input_feeding=True`", 'query="current"', "query='previous'"),
-    ),
-    (
-        (CELL, BahdanauAttention(17, dtype="float64")),
-        {},
-        *("in one dtype", "float32 for the decoder, float64 for `attention`"),
-    ),
-    (
-        ([CELL, layers.GRUCell(3, dtype="mixed_float16")], ATTENTION),
-        {},
-        *("in one dtype", "float32 for the decoder, float16 for `cell`"),
-    ),
-    (
-        ([layers.GRUCell(3), layers.GRUCell(H, activity_regularizer="l2")], ATTENTION),
-        {},
-        *("`cell` must have no `activity_regularizer`", "AttentionRNN(..., activity_reg"),
-    ),
-    (
-        (CELL, BahdanauAttention(17, activity_regularizer="l2")),
-        {},
-        *("`attention` must have no `activity_regularizer`", "Give it to the decoder"),
-    ),
-]
-
-
-@pytest.mark.parametrize("refusal", BAD_ARGUMENTS, ids=str)
-def test_bad_arguments(refusal):
-    parts, options, *fragments = refusal
-    assert_refused(lambda: AttentionRNN(*parts, **options), *fragments)
-
-
+test_bad_arguments = refusals(*(
+    (lambda args=args, options=options: AttentionRNN(*args, **options), *words)
+    for args, options, *words in (
+        ((3, ATTENTION), {}, "`cell`", "a Keras RNN cell", "received 3"),
+        (([], ATTENTION), {}, "`cell`", "received []"),
+        (([layers.Dense(3)], ATTENTION), {}, "cell", "`state_size`", "Dense"),
+        ((CELL, layers.Attention()), {},
+         "`attention`", "built on ScoringMixin", "received <Attention"),
+        ((CELL, None), {}, "`attention`", "ScoringMixin", "received None"),
+        ((CELL, ATTENTION), {"query": "next"},
+         "`query`", "'previous', 'current'", "received 'next'"),
+        ((CELL, ATTENTION), {"output_mode": "context"},
+         "`output_mode`", "'cell', 'attention', 'concat'", "received 'context'"),
+        ((CELL, ATTENTION), {"query": "previous", "input_feeding": True},
+         "`input_feeding=True`", 'query="current"', "query='previous'"),
+        ((CELL, BahdanauAttention(17, dtype="float64")), {},
+         "in one dtype", "float32 for the decoder, float64 for `attention`"),
+        (([CELL, layers.GRUCell(3, dtype="mixed_float16")], ATTENTION), {},
+         "in one dtype", "float32 for the decoder, float16 for `cell`"),
+        (([layers.GRUCell(3), layers.GRUCell(H, activity_regularizer="l2")], ATTENTION), {},
+         "`cell` must have no `activity_regularizer`", "AttentionRNN(..., activity_reg"),
+        ((CELL, BahdanauAttention(17, activity_regularizer="l2")), {},
+         "`attention` must have no `activity_regularizer`", "Give it to the decoder"),
+    )
+))  # fmt: skip
 GOOD = {"sequences": (B, T, D), "memory": (B, TK, DV)}
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("built", [False, True])
 @pytest.mark.parametrize("states", [[(B, H + 1)], [(3, H)], [(B, 1, H)], [(B, H), (B, H)]])
+@pytest.mark.each_value
 def test_initial_states_of_other_shapes(states, built, symbolic):
     layer = AttentionRNN(layers.GRUCell(H), BahdanauAttention(17))
     if built:
         layer.build((None, None, D), (None, None, DV))
-    names = [str(n) for n in range(len(states))]
-    inputs = arguments({**GOOD, **dict(zip(names, states, strict=True))}, symbolic)
-    given = [inputs.pop(name) for name in names]
+    inputs = arguments({**GOOD, **{str(n): shape for n, shape in enumerate(states)}}, symbolic)
+    given = [inputs.pop(str(n)) for n in range(len(states))]
     given = given if len(given) > 1 else given[0]
     # Keras makes the batch of a list of symbols unknown.
     wanted = "`initial_state` must hold 1 cell state [(", f"received {len(states)}, {states}"
@@ -171,46 +133,37 @@ def test_dot_needs_a_cell_as_wide_as_the_memory(symbolic):
 
 def test_the_dtype_is_that_of_the_cell():
     cells = [layers.GRUCell(n, dtype="mixed_float16") for n in (3, 2)]
-    attention = BahdanauAttention(17, dtype="mixed_float16")
     for cell in (cells[0], cells):
-        layer = AttentionRNN(cell, attention)
+        layer = AttentionRNN(cell, BahdanauAttention(17, dtype="mixed_float16"))
         assert layer.dtype_policy == keras.DTypePolicy("mixed_float16")
         assert layer.cell.dtype_policy == layer.dtype_policy
 
 
-@pytest.mark.parametrize(
-    ("change", "fragments"),
-    [
-        ({"memory": None}, ("`memory` must be what prepare(memory, memory_mask) returns", "None")),
-        ({"memory": DecoderState([], None, None, None)}, ("`memory`", "received DecoderState.")),
-        (
-            {"inputs": (B, 1, D)},
-            ("`inputs` must be", "of shape (2, 3)", "received float64 of shape (2, 1, 3)"),
-        ),
-        ({"inputs": (B, D + 1)}, ("built for `inputs` of 3 features; received float64 of ",)),
-        ({"state": None}, ("`state` must be the DecoderState", "received None")),
-        ({"state": [normal(0, 2, 7)]}, ("`state` must be", "received [float64 of shape (2, 7)].")),
-    ],
-)
-def test_bad_arguments_of_a_step(change, fragments):
+@pytest.mark.parametrize(("change", "words"), [(change, words) for change, *words in (
+    ({"memory": None}, "`memory` must be what prepare(memory, memory_mask) returns", "None"),
+    ({"memory": DecoderState([], None, None, None)}, "`memory`", "received DecoderState."),
+    ({"inputs": normal(1, B, 1, D)},
+     "`inputs` must be", "of shape (2, 3)", "received float64 of shape (2, 1, 3)"),
+    ({"inputs": normal(1, B, D + 1)}, "built for `inputs` of 3 features; received float64 of "),
+    ({"state": None}, "`state` must be the DecoderState", "received None"),
+    ({"state": [normal(0, 2, 7)]}, "`state` must be", "received [float64 of shape (2, 7)]."),
+)])  # fmt: skip
+def test_bad_arguments_of_a_step(change, words):
     layer = CASES["bahdanau"].built()
     memory = layer.prepare(normal(0, B, TK, DV))
-    state = layer.get_initial_state(memory)
-    given = {"memory": memory, "state": state, "inputs": (B, D), **change}
-    inputs = normal(1, *given["inputs"])
-    assert_refused(lambda: layer.step(inputs, given["state"], given["memory"]), *fragments)
+    given = {"inputs": normal(1, B, D), "state": layer.get_initial_state(memory), "memory": memory}
+    assert_refused(lambda: layer.step(**given | change), *words)
 
 
 @pytest.mark.parametrize("attention", [BahdanauAttention, CoverageAttention])
 def test_an_attention_that_was_built_for_other_sizes(attention):
     attention = attention(4)
     attention(np.ones((B, T, H + 1)), np.ones((B, TK, DV)))
-    message = "the layer was built for `query` of 12 features; received"
-    decoder = AttentionRNN(layers.GRUCell(H), attention)
-    assert_refused(lambda: decoder(np.ones((B, T, D)), np.ones((B, TK, DV))), message)
-    message = "the layer was built for `value` of 13 features; received"
-    decoder = AttentionRNN(layers.GRUCell(H + 1), attention)
-    assert_refused(lambda: decoder(np.ones((B, T, D)), np.ones((B, TK, DV + 1))), message)
+    for name, features, units, size in (("query", 12, H, DV), ("value", 13, H + 1, DV + 1)):
+        message = f"the layer was built for `{name}` of {features} features; received"
+        decoder = AttentionRNN(layers.GRUCell(units), attention)
+        call = partial(decoder, np.ones((B, T, D)), np.ones((B, TK, size)))
+        assert_refused(call, message)
 
 
 def test_decoding_before_the_weights_exist():

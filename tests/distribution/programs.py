@@ -4,7 +4,6 @@ Run in a process of its own, with JAX and four devices.
 """
 
 import json
-import math
 import re
 
 import jax
@@ -13,8 +12,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 from keras import ops, tree
 
-from keras_attention import AttentionPooling, AttentionRNN, BahdanauAttention, LuongAttention
-from keras_attention.distribution import get_layout_map
+from keras_attention import AttentionRNN, BahdanauAttention, LuongAttention
 from keras_attention.search import beam_search
 from tests.conformance.layers import CASES
 
@@ -24,7 +22,6 @@ COLLECTIVE = r"= (.*?) (?:all-gather|all-reduce|all-to-all|collective-permute|re
 
 
 def compiled_step(model, arguments, devices):
-    """The value and gradients of a loss, compiled for devices that share the batch."""
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("batch",))
     copied, shared = (NamedSharding(mesh, PartitionSpec(*x)) for x in ((), ("batch",)))
     weights = [x.value for x in model.trainable_variables]
@@ -41,20 +38,14 @@ def compiled_step(model, arguments, devices):
     return step.lower(weights, others, shapes).compile()
 
 
-def exchanged(program):
-    """The shapes of the tensors that devices exchange."""
+def samples(program):
     results = " ".join(re.findall(COLLECTIVE, program.as_text()))
     shapes = re.findall(r"\[([\d,]*)\]", results)
-    return [[int(n) for n in shape.split(",") if n] for shape in shapes]
-
-
-def samples(program):
-    """The shapes among them that hold samples, all or a share of them."""
-    return [x for x in exchanged(program) if any(n % (BATCH // 4) == 0 for n in x)]
+    sizes = [[int(n) for n in shape.split(",") if n] for shape in shapes]
+    return [x for x in sizes if any(n % (BATCH // 4) == 0 for n in x)]
 
 
 def compiled_shared(function, *shape):
-    """A function of one tensor, whose batch four devices share."""
     devices = jax.sharding.Mesh(np.array(jax.devices()), ("batch",))
     shared = NamedSharding(devices, PartitionSpec("batch"))
     function = jax.jit(function, in_shardings=shared, out_shardings=shared)
@@ -62,7 +53,6 @@ def compiled_shared(function, *shape):
 
 
 def search():
-    """A beam search whose state and memory have other sizes than its logits."""
     embedding, head = keras.layers.Embedding(WORDS, 13), keras.layers.Dense(WORDS)
     decoder = AttentionRNN(keras.layers.GRUCell(13), BahdanauAttention(11))
     embedding.build((None,))
@@ -82,60 +72,19 @@ def search():
     return compiled_shared(function, 7, 17)
 
 
-def split_layers():
-    """Layers, each with the shapes of its inputs, whose weights four devices share."""
-    query, memory = (2, 3, 16), (2, 5, 32)
-    return {
-        "additive": (BahdanauAttention(8), query, memory),
-        "general": (LuongAttention("general"), query, memory),
-        "attentional vector": (LuongAttention("dot", units=8), query, (2, 5, 16)),
-        "local-p": (LuongAttention("dot", "local-p"), query, (2, 5, 16)),
-        "pooling": (AttentionPooling(8), memory),
-    }
-
-
-def numbers_exchanged(layer, *shapes, transposed=None):
-    """How many numbers devices exchange in a call, with the weights split by the layout map.
-
-    The matrix with the name `transposed` is split along its other axis.
-    """
-    layout_map = get_layout_map(keras.distribution.DeviceMesh((1, 4), ("batch", "model")))
-    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("model",))
-
-    def sharding(weight):
-        layout = layout_map[weight.path]
-        axes = () if layout is None else layout.axes
-        axes = axes[::-1] if weight.name == transposed else axes
-        return NamedSharding(mesh, PartitionSpec(*axes))
-
-    def call(weights, inputs):
-        return layer.stateless_call(weights, [], *inputs)[0]
-
-    copied = NamedSharding(mesh, PartitionSpec())
-    split = [sharding(x) for x in layer.trainable_variables]
-    call = jax.jit(call, in_shardings=(split, copied), out_shardings=copied)
-    inputs = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
-    program = call.lower([x.value for x in layer.trainable_variables], inputs).compile()
-    return sum(math.prod(shape) for shape in exchanged(program))
-
-
-def sizes_of(model):
-    return {size for weight in model.weights for size in weight.shape}
-
-
 def large():
     """Layers with sizes for which the score has a loop, and windows are gathered."""
     query, memory = np.zeros((BATCH, 17, 32), "float32"), np.zeros((BATCH, 67, 32), "float32")
     local = {"alignment": "local-p", "half_width": 2}
+    gru, lstm = keras.layers.GRUCell(32), keras.layers.LSTMCell(32)
+    windows = LuongAttention(units=32, **local)
     attentions = {
         "additive": BahdanauAttention(32),
         "windows": LuongAttention("general", **local),
         "additive windows": LuongAttention("concat", **local),
         "wide windows": LuongAttention("dot", "local-m", half_width=33),
-        "attending decoder": AttentionRNN(keras.layers.GRUCell(32), BahdanauAttention(32)),
-        "decoder with windows": AttentionRNN(
-            keras.layers.LSTMCell(32), LuongAttention(units=32, **local), input_feeding=True
-        ),
+        "attending decoder": AttentionRNN(gru, BahdanauAttention(32)),
+        "decoder with windows": AttentionRNN(lstm, windows, input_feeding=True),
     }
     for name, layer in attentions.items():
         layer.build(query.shape, memory.shape)
@@ -148,13 +97,6 @@ def main():
         "reversed batch": {"samples": samples(compiled_shared(lambda x: x[::-1], 5))},
         "search": {"samples": samples(search())},
     }
-    for name, (layer, *shapes) in split_layers().items():
-        layer.build(*shapes)
-        numbers = {"as the map says": numbers_exchanged(layer, *shapes)}
-        for weight in layer.weights:
-            if len(weight.shape) == 2:
-                numbers[weight.name] = numbers_exchanged(layer, *shapes, transposed=weight.name)
-        found[f"{name}, split"] = {"numbers": numbers}
     for name, layer, arguments in large():
         programs = [compiled_step(layer, arguments, n) for n in (1, 4)]
         sizes = [x.memory_analysis().temp_size_in_bytes for x in programs]
@@ -162,9 +104,9 @@ def main():
     for name, case in CASES.items():
         if case.first:
             model = case.model()
-            assert not any(size and size % (BATCH // 4) == 0 for size in sizes_of(model)), name
-            inputs = case.inputs(BATCH)
-            program = compiled_step(model, (inputs,), 4)
+            sizes = {size for weight in model.weights for size in weight.shape}
+            assert not any(size and size % (BATCH // 4) == 0 for size in sizes), name
+            program = compiled_step(model, (case.inputs(BATCH),), 4)
             found[name] = {"samples": samples(program)}
     print(json.dumps(found))
 

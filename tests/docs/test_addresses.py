@@ -9,29 +9,23 @@ from tests import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 SOURCE = PROJECT["urls"]["Source"]
+GLOBS = "*.md", "*.cff", "docs/**/*.md", "docs/*.py", ".github/**/*.yml"
+COLAB = "https://colab.research.google.com/github/"
 PAGES = [
-    *ROOT.glob("*.md"),
-    *ROOT.glob("*.cff"),
-    *ROOT.glob("docs/**/*.md"),
-    *ROOT.glob("docs/*.py"),
-    *ROOT.glob(".github/**/*.yml"),
+    path.read_text("utf-8").replace(COLAB, "https://github.com/")
+    for pattern in GLOBS
+    for path in ROOT.glob(pattern)
 ]
 
 
-def test_every_address_of_the_repository_is_that_of_the_project():
+def test_addresses_of_the_repository_are_those_of_the_project_and_lead_to_files():
     name = SOURCE.rpartition("/")[2]
-    found = {
-        match
-        for path in PAGES
-        for match in re.findall(rf"https://[\w.-]+/[\w.-]+/{name}\b", path.read_text("utf-8"))
-    }
+    address = re.compile(rf"https://[\w.-]+/[\w.-]+/{name}\b")
+    found = {match for page in PAGES for match in address.findall(page)}
     assert found == {SOURCE}
     assert all(SOURCE in url or "github.io" in url for url in PROJECT["urls"].values())
-
-
-def test_links_into_the_repository_lead_to_files():
     pattern = re.compile(rf"{SOURCE}/(?:blob|tree)/main/([\w./-]+)")
-    linked = {x for path in PAGES for x in pattern.findall(path.read_text("utf-8"))}
+    linked = {x for page in PAGES for x in pattern.findall(page)}
     assert linked
     assert not [x for x in linked if not (ROOT / x).exists()]
 

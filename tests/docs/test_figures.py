@@ -1,11 +1,16 @@
-"""The figures of the pages against the records of the results."""
+"""The figures of the pages against the records of the results, and records that are written."""
 
+import argparse
+import datetime
 import importlib
 import re
 import sys
+import tomllib
 
+import numpy as np
 import pytest
 
+from examples.common.records import add_record, write_record
 from tests import ROOT
 
 sys.path.append(str(ROOT / "docs" / "_ext"))
@@ -51,7 +56,6 @@ def slug(heading):
 
 
 def proof(place):
-    """The text of a section, with its records."""
     text = section(place)
     shown = [records.to_markdown(records.load(name)) for name in DIRECTIVE.findall(text)]
     return "\n".join([with_figures(text), *shown])
@@ -95,17 +99,12 @@ def test_every_record_and_every_headline_is_shown():
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_figures_of_links_are_headlines_of_the_records_there(page):
-    for _, links in statements(page):
+def test_a_figure_is_a_headline_of_its_link_and_stands_in_the_results_there(page):
+    for statement, links in statements(page):
         for text, to in links:
             if re.search(NUMBER, with_figures(text)):
                 assert with_figures(text) in headlines(to), (text, to)
                 assert page in PLAIN or ROLE.fullmatch(text), f"{text}: use the role `record`"
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_figure_stands_in_the_results_that_its_statement_links_to(page):
-    for statement, links in statements(page):
         text = "\n".join(proof(to) for _, to in links)
         wrong = [x for x in FIGURE.findall(statement) if links and not stands(x, text)]
         assert wrong == [], statement
@@ -117,18 +116,63 @@ def test_every_figure_of_an_overview_has_its_result(page):
     assert [x for x, links in statements(page) if figures.search(x) and not links] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("[figures]\nx = ", "broken.toml: Invalid value"),
-        ("comand = 'x'\n[figures]\nx = 1", "broken.toml: unknown key comand"),
-        ("command = 'x'", "broken.toml: neither figures nor tables"),
-        ("[tables]\nt = [['a', 'b'], [1]]", "rows of the table t differ in length"),
-        ("[figures]\nx = 1", "broken.toml: cannot find or write {y}: KeyError"),
-    ],
-)
+@pytest.mark.parametrize(("text", "problem"), [
+    ("[figures]\nx = ", "broken.toml: Invalid value"),
+    ("comand = 'x'\n[figures]\nx = 1", "broken.toml: unknown key comand"),
+    ("command = 'x'", "broken.toml: neither figures nor tables"),
+    ("[tables]\nt = [['a', 'b'], [1]]", "rows of the table t differ in length"),
+    ("[figures]\nx = 1", "broken.toml: cannot find or write {y}: KeyError"),
+])  # fmt: skip
 def test_a_broken_record_says_what_is_wrong(text, problem, tmp_path, monkeypatch):
     (tmp_path / "broken.toml").write_text(text)
     monkeypatch.setattr(records, "FOLDER", tmp_path)
     with pytest.raises(records.RecordError, match=re.escape(problem)):
         records.figure("broken", "y")
+
+
+OLD = """
+[figures]
+gone = 1
+
+[headlines]
+right = "{scores, right:.1f}% of {n}, {table[a, b][x]}"
+"""
+
+
+def test_a_record_is_read_by_the_site_and_keeps_its_headlines(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_ext"))
+    records = importlib.import_module("records")
+    monkeypatch.setattr(records, "FOLDER", tmp_path)
+    monkeypatch.setattr(sys, "orig_argv", ["/bin/python3", "-m", "examples.x", "--output", "a b"])
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    path = tmp_path / "run.toml"
+    path.write_text(OLD, "utf-8")
+    scores = {"right": np.float32(75.25), "all": [1], "keras": "0"}
+    figures = {"n": 4, "scores": scores, "unknown": None}
+    table = [["", "", "x"], ["a", "b", "0.50"], ["a", "±", "1e-07"]]
+    write_record(path, {**figures, "command": "twice"}, {"table": table}, seeds=[1, 2])
+    assert [file.name for file in tmp_path.iterdir()] == ["run.toml"]
+    assert records.headlines("run") == ["75.2% of 4, 0.50"]
+    found = tomllib.loads(path.read_text("utf-8"))
+    assert found["figures"] == {"n": 4, "scores, right": 75.25}
+    assert found["tables"]["table"] == [["", "", "x"], ["a", "b", 0.5], ["a", "±", "1e-07"]]
+    assert found["command"] == "KERAS_BACKEND=jax python -m examples.x --output 'a b'"
+    assert found["date"] == datetime.date.today()
+    assert found["seeds"] == [1, 2]
+    assert {"python", "keras"} <= found["versions"].keys()
+    assert "cores" in found["machine"]
+
+
+def test_nothing_is_written_without_the_option_or_with_a_figure_that_is_not_finite(
+    tmp_path, capsys
+):
+    parser = argparse.ArgumentParser()
+    add_record(parser)
+    write_record(parser.parse_args([]).record, {"x": 1})
+    path = parser.parse_args(["--record", str(tmp_path / "x.toml")]).record
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_record(path, {"x": float("nan")})
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--record", str(tmp_path / "missing" / "x.toml")])
+    assert f"the folder {tmp_path / 'missing'} does not exist" in capsys.readouterr().err

@@ -13,11 +13,10 @@ import pytest
 
 from examples.documents import __main__ as command
 from examples.documents import data as data_module
-from examples.documents import evaluation, letters, ngrams
+from examples.documents import evaluation, ngrams
 from examples.documents import model as han
 from examples.documents.data import Document, Encoded, Fold, Folds, encode, read
-
-# --- files ---------------------------------------------------------------------------------------
+from tests.examples import assert_ends
 
 
 def write_table(path, *rows, ending="\n"):
@@ -25,26 +24,10 @@ def write_table(path, *rows, ending="\n"):
     return path
 
 
-def refused(tmp_path, data, *more):
-    output = tmp_path / "output"
-    with pytest.raises(SystemExit) as error:
-        command.main(["--data", str(data), "--output", str(output), *more])
-    assert not output.exists()
-    message = str(error.value)
-    assert message.endswith("Nothing was written.")
-    return message
-
-
 def test_a_folder_is_read(tmp_path):
-    for name, content in {
-        "pos/b.txt": b"Good.\r\nYes.",
-        "pos/a.txt": "\ufeffGroßartig".encode(),
-        "pos/.DS_Store": b"\xff\x00",
-        "neg/z": b"",
-        ".git/config": b"\xff",
-        "README": b"\xff",
-        "neg/more/c.txt": b"\xff",
-    }.items():
+    files = {"pos/b.txt": b"Good.\r\nYes.", "pos/a.txt": "\ufeffGroßartig".encode(), "neg/z": b""}
+    ignored = "pos/.DS_Store", ".git/config", "README", "neg/more/c.txt"
+    for name, content in {**files, **dict.fromkeys(ignored, b"\xff\x00")}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_bytes(content)
     assert read(str(tmp_path)) == [
@@ -63,34 +46,27 @@ def test_a_table_is_read(tmp_path, ending):
     ]
 
 
-@pytest.mark.parametrize(
-    ("rows", "fragment"),
-    [
-        (["text;label", "x;a"], ", line 1: expected the columns `text` and `label`"),
-        (["text,label", "x,a", "good, thanks,b"], ", line 3: has 3 cells, not 2. Quote texts"),
-        (["text,label", "x,a", '"good,b', "bad,a"], ", line 3: a quote is in the wrong place"),
-        (["text,label,label", "x,a,b"], "the columns `text` and `label` once"),
-        (["text,label", "x, "], ", line 2: `label` is empty"),
-        (["text,label", "x,a", "y,a"], "all documents are of the class 'a'"),
-        (["text,label", *["x,b"] * 11, "y,a"], "the class 'a' has 1 documents, fewer than the 10"),
-        (["text,label"], "holds no document. Give a folder"),
-    ],
-)
+@pytest.mark.parametrize(("rows", "fragment"), [
+    (["text;label", "x;a"], ", line 1: expected the columns `text` and `label`"),
+    (["text,label,label", "x,a,b"], "the columns `text` and `label` once"),
+    (["text,label", "x,a", "good, thanks,b"], ", line 3: has 3 cells, not 2. Quote texts"),
+    (["text,label", "x,a", '"good,b', "bad,a"], ", line 3: a quote is in the wrong place"),
+    (["text,label", "x, "], ", line 2: `label` is empty"),
+    (["text,label"], "holds no document. Give a folder"),
+    (["text,label", "x,a", "y,a"], "all documents are of the class 'a'"),
+    (["text,label", *["x,b"] * 11, "y,a"], "the class 'a' has 1 documents, fewer than the 10"),
+])  # fmt: skip
 def test_tables_that_cannot_be_used(tmp_path, rows, fragment):
-    path = write_table(tmp_path / "d.csv", *rows)
-    message = refused(tmp_path, path)
-    assert message.startswith(str(path))
-    assert fragment in message
-
-
-# --- ids and folds -------------------------------------------------------------------------------
+    path, output = write_table(tmp_path / "d.csv", *rows), tmp_path / "output"
+    arguments = ["--data", str(path), "--output", str(output)]
+    assert_ends(lambda: command.main(arguments), str(path), fragment)
+    assert not output.exists()
 
 
 @pytest.mark.parametrize("multiple", [1, 4])
 def test_padded_documents(multiple, monkeypatch):
     monkeypatch.setattr(data_module, "MULTIPLE", multiple)
-    known = {"the": 1, "cat": 2, ".": 3, "é": 4}
-    vocabulary = data_module.Words(known)
+    vocabulary = data_module.Words(["the", "cat", ".", "é"])
     texts = ["The cat. THE É\ndog ran", "", "a b c d e f g", " \n", "Cat 北京. é . the"]
     found = [encode(text, vocabulary, 3) for text in texts]
     assert [x.tolist() for x in found[0]] == [[1, 2, 3], [1, 4], [5, 5]]
@@ -98,24 +74,19 @@ def test_padded_documents(multiple, monkeypatch):
     data = Encoded(found, [3, 1, 2, 0, 1])
     for index in ([0, 1, 2, 3, 4], [4, 1], [1], [2, 2]):
         ids = data.padded(index)
-        sizes = [(len(found[n]), max(map(len, found[n]), default=0)) for n in index]
-        sizes = np.maximum(np.max(sizes, axis=0), 1)
-        assert ids.shape == (len(index), *(-(-sizes // multiple) * multiple))
+        sizes = [(1, 1), *((len(found[n]), max(map(len, found[n]), default=0)) for n in index)]
+        assert ids.shape == (len(index), *(-(-np.max(sizes, axis=0) // multiple) * multiple))
         for row, n in zip(ids, index, strict=True):
-            wanted = np.zeros_like(row)
-            for i, sentence in enumerate(found[n]):
-                wanted[i, : len(sentence)] = sentence
-            assert np.array_equal(row, wanted)
-
-
-def documents_of(texts, classes="ab"):
-    return [Document(str(n), x, classes[n % len(classes)]) for n, x in enumerate(texts)]
+            assert np.count_nonzero(row) == sum(map(len, found[n]))
+            for words, sentence in zip(row, found[n], strict=False):
+                assert words[: len(sentence)].tolist() == sentence.tolist()
 
 
 @pytest.mark.parametrize("least", [1, 2, 9])
 def test_the_vocabulary_is_that_of_the_training_documents(least):
     texts = ["red red Alpha", "", "beta Red\nblue", "blue ALPHA", "gamma gamma red", "beta Gamma"]
-    task = Folds(documents_of(texts), 3, 2, least)
+    documents = [Document(str(n), x, "ab"[n % 2]) for n, x in enumerate(texts)]
+    task = Folds(documents, 3, 2, least)
     assert task.classes.tolist() == ["a", "b"]
     for number in (1, 2, 3):
         data, vocabulary, train, test, _ = task.split(number)
@@ -127,34 +98,13 @@ def test_the_vocabulary_is_that_of_the_training_documents(least):
         flat = [word for text in words for word in text]
         found = [n for document in data.ids for sentence in document for n in sentence]
         assert found == [vocabulary(word) for word in flat]
-        assert {vocabulary(word) for word in known} == set(range(1, len(known) + 1))
         assert {vocabulary(word) for word in set(flat) - known} <= {len(known) + 1}
-        ordered = sorted(known, key=vocabulary)  # the most frequent word comes first
-        assert [counts[w] for w in ordered] == sorted((counts[w] for w in known), reverse=True)
-
-
-def pattern(templates, wishes):
-    wish = "|".join(re.sub(r"\{\w+\}", "[a-z-]+", text) for text in wishes)
-    whole = "|".join(text.replace("{wish}", f"(?:{wish})") for text in templates)
-    return re.compile(rf"(?:{re.sub(r'{[a-z0-9]+}', '[A-Za-z-]+', whole)})\.")
-
-
-def test_one_sentence_of_a_letter_decides():
-    found, deciding = letters.make(300, seed=4)
-    decisive = {label: pattern(letters.DECISIVE, letters.WISHES[label]) for label in letters.WISHES}
-    for document, place in zip(found, deciding, strict=True):
-        sentences = re.findall(r"[^.]+\.", document.text)
-        for number, sentence in enumerate(sentences):
-            labels = [x for x in letters.WISHES if decisive[x].fullmatch(sentence.strip())]
-            assert labels == [document.label] * (number == place)
-    assert letters.make(20, seed=4)[0] == found[:20]
-
-
-# --- the hierarchy -------------------------------------------------------------------------------
+        # The most frequent word comes first.
+        ordered = sorted(known, key=lambda word: (-counts[word], vocabulary(word)))
+        assert [vocabulary(word) for word in ordered] == [*range(1, len(known) + 1)]
 
 
 def make_ids(words=11):
-    """Documents of 4, 1, 0 and 3 sentences."""
     rng = np.random.default_rng(2)
     ids = rng.integers(1, words, (4, 4, 6)).astype("int32")
     ids[0, 0, :4], ids[3, 1, :3] = [1, 1, 2, 1], [3, 7, 3]
@@ -163,15 +113,17 @@ def make_ids(words=11):
     return ids
 
 
+@pytest.mark.usefixtures("_masks_end_at_recurrent_layers")
 @pytest.mark.parametrize("encoder", ["gru", "words"])
 @pytest.mark.parametrize("pooling", han.POOLINGS)
 def test_the_model(pooling, encoder, tmp_path):
-    """`test_padding.py` shows that padding changes nothing."""
     ids = make_ids()
     model, reader = han.build_model(11, 3, pooling, encoder, 5, 3, 0.5, 0.5)
     for n, weight in enumerate(model.trainable_weights):
         weight.assign(0.7 * np.random.default_rng(n).normal(size=weight.shape))
     logits = np.array(model(ids, training=False))
+    wider = np.pad(ids, [(0, 0), (0, 3), (0, 5)])
+    np.testing.assert_allclose(model(wider, training=False), logits, atol=1e-6)
     reader.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     found = {name: np.array(value) for name, value in loaded(ids, training=False).items()}
@@ -184,12 +136,9 @@ def test_the_model(pooling, encoder, tmp_path):
     if pooling == "average":
         shares = (ids > 0) / np.maximum((ids > 0).sum(axis=2, keepdims=True), 1)
         np.testing.assert_allclose(words, shares, atol=1e-6)
-    hierarchy = model.get_layer("hierarchy")
-    assert (hierarchy.sentence_encoder is None) == (encoder == "words")
+    assert (model.get_layer("hierarchy").sentence_encoder is None) == (encoder == "words")
     assert not np.allclose(model(ids, training=True), logits)  # dropout
 
-
-# --- words and word pairs ------------------------------------------------------------------------
 
 WORDS = 9  # padding 0, known words 1 to 7, the unknown word 8
 PAIRS = [(1, 1), (1, 2), (2, 1), (3, 7), (7, 3)]
@@ -221,7 +170,6 @@ def occurrences(document):
 
 
 def by_hand(layer, document):
-    """Margins, and the weight of each word, by loops."""
     found = occurrences(document.tolist())
     log_prior, value, bias = (np.array(x) for x in (layer.prior, layer.value, layer.bias))
     scores = []
@@ -266,10 +214,8 @@ def test_weights_and_margins_of_ngrams(pooling, tmp_path):
 
 def test_pairs_and_prior_of_the_training_documents():
     rng = np.random.default_rng(3)
-    documents = [
-        [rng.integers(1, WORDS, rng.integers(1, 5)).tolist() for _ in range(rng.integers(1, 4))]
-        for _ in range(50)
-    ]
+    sentence = lambda: rng.integers(1, WORDS, rng.integers(1, 5)).tolist()  # noqa: E731
+    documents = [[sentence() for _ in range(rng.integers(1, 4))] for _ in range(50)]
     labels, chosen, holders = np.arange(50) % 3, np.arange(3, 50), {}
     for n in chosen:
         for pair in (x for sentence in documents[n] for x in itertools.pairwise(sentence)):
@@ -294,9 +240,6 @@ def test_pairs_and_prior_of_the_training_documents():
     np.testing.assert_allclose(np.exp(np.array(layer.prior)), expected, rtol=1e-5)
 
 
-# --- linear models, report, runs -----------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_what_a_run_writes(tmp_path, monkeypatch, capsys):
     """Ten documents for each class: one word tells the class. One of each has no word."""
@@ -306,8 +249,9 @@ def test_what_a_run_writes(tmp_path, monkeypatch, capsys):
         words[rng.integers(12)] = ("dull", "great")[n % 2]
         rows.append(f"{'' if n in (4, 7) else f'It is. {chr(32).join(words)} only{n}'},{n % 2}")
     path, output = write_table(tmp_path / "d.csv", *rows), tmp_path / "output"
-    arguments = ["--data", str(path), "--output", str(output), "--folds", "2", "--runs", "1"]
-    command.main([*arguments, "--epochs", "2"])
+    options = ["--folds", "2", "--runs", "1", "--epochs", "2"]
+    arguments = ["--data", str(path), "--output", str(output), *options]
+    command.main(arguments)
     folder, printed = output / "attention", capsys.readouterr().out
     assert {x.name for x in folder.iterdir()} == {"document.png", "documents.html", "model.keras"}
     *linear, entry = json.loads((output / "results.json").read_text())
@@ -317,23 +261,22 @@ def test_what_a_run_writes(tmp_path, monkeypatch, capsys):
     found = evaluation.predict(model, fold.data, fold.test)
     right = np.mean(np.argmax(found["probabilities"], axis=1) == fold.data.labels[fold.test])
     assert entry["accuracy"] == 100 * right
-    page = (folder / "documents.html").read_text(encoding="utf-8")
+    page = (folder / "documents.html").read_text("utf-8")
     articles = re.findall(r"<article.*?</article>", page, re.DOTALL)
     assert len(articles) >= 4
     for article in articles:
         number = int(re.search(r"row (\d+)", article)[1]) - 1
         row = fold.test.tolist().index(number)
-        sentences = encode(task.texts[number], fold.vocabulary, 25)
         expected = []
-        for s, sentence in enumerate(sentences):
-            expected += [found["sentence_weights"][row][s]]
-            expected += found["word_weights"][row][s, : len(sentence)].tolist()
+        for s, sentence in enumerate(encode(task.texts[number], fold.vocabulary, 25)):
+            words = found["word_weights"][row][s, : len(sentence)]
+            expected += [found["sentence_weights"][row][s], *words]
         weights = [float(x) for x in re.findall(r'data-weight="([^"]*)"', article)]
         np.testing.assert_allclose(weights, expected, atol=1e-5)
         assert ("&lt;" in article) == ("<b>" in task.texts[number])
     # A finished run is only reported.
     monkeypatch.setattr(command, "train", pytest.fail)
-    command.main([*arguments, "--epochs", "2"])
+    command.main(arguments)
     report = printed[printed.index("always ") :]
     assert capsys.readouterr().out.endswith(report)
     with pytest.raises(SystemExit, match=r"other settings \(epochs: 2 then, 3 now"):

@@ -13,6 +13,7 @@ import pytest
 from examples.stories import __main__ as command
 from examples.stories import data, generator, reading
 from examples.stories.reading import Question
+from tests.examples import assert_ends
 
 FILE = """1 Ann went out.
 2 Bob stayed, of course.
@@ -22,12 +23,10 @@ FILE = """1 Ann went out.
 1 It rains.
 2 Is it dry? \t no
 """
+ANN, BOB = "Ann went out.", "Bob stayed, of course."
 QUESTIONS = [
-    Question(("Ann went out.", "Bob stayed, of course."), "Where is Ann?", "out", (0,)),
-    Question(
-        ("Ann went out.", "Bob stayed, of course.", "Ann came back."),
-        *("Who is in?", "ann,bob", (1, 2)),
-    ),
+    Question((ANN, BOB), "Where is Ann?", "out", (0,)),
+    Question((ANN, BOB, "Ann came back."), "Who is in?", "ann,bob", (1, 2)),
     Question(("It rains.",), "Is it dry?", "no", ()),
 ]
 
@@ -38,47 +37,33 @@ def write(folder, text, name="qa1_a-name_train.txt"):
     return path
 
 
-# --- files ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("change", [str, lambda s: "\ufeff" + s.replace("\n", "\r\n\n")])
 def test_a_file_is_read(tmp_path, change):
     assert reading.read(write(tmp_path, change(FILE))) == QUESTIONS
 
 
-@pytest.mark.parametrize(
-    ("lines", "line", "fragment"),
-    [
-        ("Ann went out.", 1, "a number, a space and a sentence, or a number, a space, a question"),
-        ("1 Ann went out.\n\n2", 3, "found '2'"),
-        ("1 Ann went out.\n²  No", 2, "found '²  No'"),
-        ("2 Ann went out.", 1, "the number 1, found 2"),
-        ("1 Ann went out.\n3 Where?\tout\t1", 2, "the number 2, or 1 for a new story, found 3"),
-        ("1 Ann went out.\n2 Where?\t\t1", 2, "its answer"),
-        ("1 Ann went out.\n2 Where?\tout\t1\t1", 2, "found '2 Where?\\tout\\t1\\t1'"),
-        ("1 Ann went out.\n2 Where?\tout\t2", 2, "sentence 2 is none of the story before"),
-        ("1 A.\n2 W?\tout\t1\n1 B.\n2 C.\n3 W?\tout\t4", 5, "sentence 4"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "line", "fragment"), [
+    ("Ann went out.", 1, "a number, a space and a sentence, or a number, a space, a question"),
+    ("1 Ann went out.\n\n2", 3, "found '2'"),
+    ("1 Ann went out.\n²  No", 2, "found '²  No'"),
+    ("2 Ann went out.", 1, "the number 1, found 2"),
+    ("1 Ann went out.\n3 Where?\tout\t1", 2, "the number 2, or 1 for a new story, found 3"),
+    ("1 Ann went out.\n2 Where?\t\t1", 2, "its answer"),
+    ("1 Ann went out.\n2 Where?\tout\t1\t1", 2, "found '2 Where?\\tout\\t1\\t1'"),
+    ("1 A.\n2 W?\tout\t1\n1 B.\n2 C.\n3 W?\tout\t4", 5, "sentence 4 is none of the story before"),
+])  # fmt: skip
 def test_a_bad_line_is_named(tmp_path, lines, line, fragment):
     path = write(tmp_path, lines)
-    with pytest.raises(SystemExit) as caught:
-        reading.read(path)
-    message = str(caught.value)
-    assert message.startswith(f"{path}, line {line}: ")
-    assert fragment in message
-    assert message.endswith("Nothing was written.")
+    assert_ends(lambda: reading.read(path), f"{path}, line {line}: ", fragment)
 
 
 def test_folders_that_cannot_be_used(tmp_path):
-    """The folder of the other size, none, and two files of one task."""
+    """The folder of the other size, and two files of one task."""
     write(tmp_path, FILE)
-    for folder in (tmp_path, tmp_path / "none"):
-        with pytest.raises(SystemExit, match=r"holds no task with .* or with a folder en-10k of"):
-            reading.find_files(folder, "10k")
+    read = lambda size: lambda: reading.find_files(tmp_path, size)  # noqa: E731
+    assert_ends(read("10k"), "holds no task with", "or with a folder en-10k of")
     write(tmp_path, FILE, "qa1_other_train.txt")
-    with pytest.raises(SystemExit, match=r"qa1_other_train.txt and qa1_a-name_train.txt: both are"):
-        reading.find_files(tmp_path, "1k")
+    assert_ends(read("1k"), "qa1_other_train.txt and", "qa1_a-name_train.txt: both are")
 
 
 def test_files_are_found(tmp_path, capsys):
@@ -94,32 +79,22 @@ def test_files_are_found(tmp_path, capsys):
     assert "task 3 has no train file, and is left out" in capsys.readouterr().out
 
 
-# --- generated -----------------------------------------------------------------------------------
-
-
 def answer(question):
-    """The answer of a reader who only knows the sentences."""
     place, holder, lies, trail = {}, {}, {}, collections.defaultdict(list)
-
-    def seen(thing, where):
-        if trail[thing][-1:] != [where]:
-            trail[thing].append(where)
-
     for sentence in question.story:
         who, thing = sentence.split()[0], next((t for t in generator.THINGS if t in sentence), None)
         where = next((p for p in generator.PLACES if f" {p}." in sentence), None)
         if where:
             place[who] = where
-            for held in (t for t, person in holder.items() if person == who):
-                seen(held, where)
         elif re.search("picked up|took", sentence):
             assert lies.pop(thing, place[who]) == place[who]
             assert thing not in holder
             holder[thing] = who
-            seen(thing, place[who])
         else:
             assert holder.pop(thing) == who
             lies[thing] = place[who]
+        for held in (t for t, person in holder.items() if person == who):
+            trail[held] += [place[who]] if trail[held][-1:] != [place[who]] else []
     text = question.text
     who = next((p for p in generator.PEOPLE if p in text), None)
     thing = next((t for t in generator.THINGS if t in text), None)
@@ -143,43 +118,29 @@ def test_generated_questions_have_their_answers(facts):
     assert max(len(q.story) for q in questions) <= 50
 
 
-# --- ids -----------------------------------------------------------------------------------------
-
-
-def words_of(encoder, ids):
-    listed = ["", *encoder.listed, "?"]
-    return " ".join(listed[word] for word in ids if word)
-
-
 def test_encoded_is_the_text():
     encoder = data.Encoder(QUESTIONS)
-    encoded = encoder.encode(QUESTIONS)
+    encoded, listed = encoder.encode(QUESTIONS), ["", *encoder.listed, "?"]
+
+    def words_of(ids):
+        return " ".join(listed[word] for word in ids if word)
+
     assert not encoded.sentences[0].any()
     story, asked = encoded.inputs(memory=50)
     assert story.shape == (3, 3, 4)
-    assert [[words_of(encoder, sentence) for sentence in one] for one in story] == [
+    assert [[words_of(sentence) for sentence in one] for one in story] == [
         ["", "ann went out", "bob stayed of course"],
         ["ann went out", "bob stayed of course", "ann came back"],
         ["", "", "it rains"],
     ]
-    assert [words_of(encoder, ids) for ids in asked] == ["where is ann", "who is in", "is it dry"]
-    assert [words_of(encoder, [word]) for word in encoded.answers] == ["out", "ann,bob", "no"]
+    assert [words_of(ids) for ids in asked] == ["where is ann", "who is in", "is it dry"]
+    assert [words_of([word]) for word in encoded.answers] == ["out", "ann,bob", "no"]
     # A memory shorter than the story holds the last sentences.
     assert np.array_equal(encoded.inputs(memory=2)[0], story[:, -2:])
 
 
-# --- training and runs ---------------------------------------------------------------------------
-
-# Such a model is trained in a second.
-SMALL = ["--epochs", "4", "--units", "7"]
-
-
-# --- runs ----------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def data_path(tmp_path_factory):
-    """Two tasks as files: generated stories in the official format."""
     folder = tmp_path_factory.mktemp("data")
     for number in (1, 2):
         for kind, seed in (("train", 1), ("test", 2)):
@@ -187,9 +148,8 @@ def data_path(tmp_path_factory):
             for question in generator.make(60, number, seed):
                 lines += [f"{n} {sentence}" for n, sentence in enumerate(question.story, 1)]
                 facts = " ".join(str(n + 1) for n in question.facts)
-                lines.append(
-                    f"{len(question.story) + 1} {question.text}\t{question.answer}\t{facts}"
-                )
+                asked = f"{question.text}\t{question.answer}\t{facts}"
+                lines.append(f"{len(question.story) + 1} {asked}")
             path = folder / f"qa{number}_made-up-{number}_{kind}.txt"
             path.write_text("\n".join(lines) + "\n")
     return folder
@@ -197,11 +157,9 @@ def data_path(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole_run(data_path, tmp_path_factory):
-    """The output folder of a run on files with two processes, and what the run printed."""
     output = tmp_path_factory.mktemp("run") / "output"
-    more = ["--repeats", "2", "--hops", "2", "1", "--jobs", "2", *SMALL]
-    given = ["--data", str(data_path), "--output", str(output), *more]
-    command = [sys.executable, "-m", "examples.stories", *given]
+    options = f"--output {output} --repeats 2 --hops 2 1 --jobs 2 --epochs 4 --units 7".split()
+    command = [sys.executable, "-m", "examples.stories", "--data", str(data_path), *options]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return output, run.stdout
 
@@ -226,17 +184,14 @@ def test_what_a_run_prints_and_writes(whole_run):
     assert found["hop_weights"].shape == (1, 2, 4)
 
 
-# --- command line --------------------------------------------------------------------------------
-
-
 def test_tasks_that_cannot_be_used(data_path, tmp_path):
     output = tmp_path / "x"
-    given = ["--data", str(data_path), "--output", str(output)]
-    with pytest.raises(SystemExit, match=r"--task 1 7: .* has the tasks 1, 2\."):
-        command.main([*given, "--task", "1", "7"])
     for kind in ("train", "test"):
-        text = "1 Ann is home.\n2 Where is Ann?\thome\t1\n"
-        (tmp_path / f"qa1_a_{kind}.txt").write_text(text)
-    with pytest.raises(SystemExit, match="task 1: 1 questions to train on, fewer than 20"):
-        command.main(["--data", str(tmp_path), "--output", str(output)])
+        write(tmp_path, "1 Ann is home.\n2 Where is Ann?\thome\t1\n", f"qa1_a_{kind}.txt")
+    for line, *words in (
+        (f"--data {data_path} --task 1 7", "--task 1 7: ", " has the tasks 1, 2."),
+        (f"--data {tmp_path}", "task 1: 1 questions to train on, fewer than 20"),
+    ):
+        argv = [*line.split(), "--output", str(output)]
+        assert_ends(lambda argv=argv: command.main(argv), *words)
     assert not output.exists()

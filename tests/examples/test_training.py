@@ -7,8 +7,6 @@ import shutil
 import keras
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from examples.common import training
 from examples.common.training import Batches, Resume, seed_model
@@ -33,10 +31,7 @@ def train(folder, best="val_loss"):
     resume = Resume(folder, SETTINGS, batches)
     # Eager, because a graph takes longer to trace than these steps take to run.
     model.compile(keras.optimizers.Adam(0.1), "mse", run_eagerly=True)
-    start = resume.restore(model)
-    options = {"validation_data": (X[20:], Y[20:]), "verbose": 0, "shuffle": False}
-    callbacks = resume.callbacks(best)
-    model.fit(batches.dataset(), epochs=EPOCHS, initial_epoch=start, callbacks=callbacks, **options)
+    resume.fit(model, EPOCHS, (X[20:], Y[20:]), best)
     last = model.get_weights()
     resume.load_best(model)
     return last, model.get_weights(), resume.losses("val_loss")
@@ -44,7 +39,6 @@ def train(folder, best="val_loss"):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A finished run: its folder, its last and best weights, and its log."""
     folder = tmp_path_factory.mktemp("whole")
     return folder, *train(folder)
 
@@ -55,16 +49,11 @@ MOMENTS = {
     "weights": (keras.Model, "save_weights"),
     "replacing": (pathlib.Path, "replace"),
 }
-# The default run kills where the state of a run is written.
-moments_first = [
-    x if x == "replacing" else pytest.param(x, marks=pytest.mark.slow) for x in MOMENTS
-]
 
 
-# `CSVLogger` does not close its file where `fit` ends with an error.
 @pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
 @pytest.mark.parametrize("after", fast([False, True], [False]), ids=["before", "after"])
-@pytest.mark.parametrize("moment", moments_first)
+@pytest.mark.parametrize("moment", fast(MOMENTS, ["replacing"], slow=3))
 @pytest.mark.each_value(slow=3)  # moments
 def test_a_killed_run_ends_with_the_same_weights(moment, after, whole, tmp_path, monkeypatch):
     owner, name = MOMENTS[moment]
@@ -104,17 +93,24 @@ def test_a_best_epoch_before_the_kill_stays_the_best(tmp_path, monkeypatch):
     assert unchanged == (longer[len(losses)] >= min(losses.values()))
 
 
-def test_a_folder_of_another_run_is_refused(tmp_path, monkeypatch):
-    train(tmp_path)
+FILES = {"last.weights.h5": "{", "settings.json": "{", "log.csv": "epoch,loss\n0,1.0\n"}
+
+
+# `CSVLogger` does not close its file where `fit` ends with an error.
+@pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
+def test_another_run_and_a_run_that_diverges_are_refused(tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("tests.examples.test_training.Y", Y * np.inf)
+        with pytest.raises(SystemExit, match=r"diverged: loss \S+ after epoch 1. Lower the"):
+            train(tmp_path, best=None)
+    gc.collect()
+    assert not (tmp_path / "last.weights.h5").exists()
     monkeypatch.setitem(SETTINGS, "rate", 0.2)
     with pytest.raises(SystemExit, match=r"rate: 0.1 then, 0.2 now.*another --output"):
         train(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("last.weights.h5", "{"), ("settings.json", "{"), ("log.csv", "epoch,loss\n0,1.0\n")],
-)
+@pytest.mark.parametrize(("name", "content"), FILES.items())
 def test_damaged_files_are_refused(name, content, whole, tmp_path):
     shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
     (tmp_path / name).write_text(content)
@@ -129,14 +125,13 @@ def test_passes_go_on_from_epoch_to_epoch_in_their_own_orders():
         rows = order.permutation(20)
         return np.array_split(rows, sizes[rows[0] % 3])
 
-    def read(rows):
-        return rows.tolist()
-
+    read = np.ndarray.tolist
     batches = Batches(split, read, seed=1, steps=5)
     wanted = [read(x) for n in range(12) for x in split(np.random.default_rng([1, n]))]
     got = []
     for batches.epoch in range(7):
-        got += [[*batches()], [*batches()]][0]
+        got += [*batches()]
+        assert [*batches()] == got[-5:]
     assert got == wanted[:35]
     for epoch in (6, 2):
         later = Batches(split, read, seed=1, steps=5)
@@ -145,24 +140,13 @@ def test_passes_go_on_from_epoch_to_epoch_in_their_own_orders():
     assert Batches(split, read, seed=1).steps == len(split(np.random.default_rng([1, 0])))
 
 
-@pytest.mark.filterwarnings("ignore:Exception ignored in.*log.csv")
-def test_divergence_ends_the_run_without_a_state(tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.examples.test_training.Y", Y * np.inf)
-    with pytest.raises(SystemExit, match=r"diverged: loss \S+ after epoch 1. Lower the"):
-        train(tmp_path, best=None)
-    gc.collect()
-    assert not (tmp_path / "last.weights.h5").exists()
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9)), max_size=120),
-    st.integers(1, 6),
-    st.none() | st.integers(1, 150),
-    st.none() | st.integers(0, 9),
-)
-@settings(deadline=None, max_examples=100, derandomize=True)
-def test_batches_within_a_budget(sizes, size, cells, seed):
-    sizes = np.array(sizes, int).reshape(-1, 2)
+@pytest.mark.parametrize("count", [0, 1, 7, 120])
+@pytest.mark.parametrize("size", [1, 6])
+@pytest.mark.parametrize("cells", [None, 1, 30, 150])
+@pytest.mark.parametrize("seed", [None, 3])
+@pytest.mark.each_value
+def test_batches_within_a_budget(count, size, cells, seed):
+    sizes = rng.integers(0, (13, 10), (count, 2))
     orders = [None if seed is None else np.random.default_rng(seed) for _ in range(2)]
     batches, again = (training.bucketed(sizes, size, order, cells) for order in orders)
     assert sorted(n for batch in batches for n in batch) == list(range(len(sizes)))
@@ -171,9 +155,6 @@ def test_batches_within_a_budget(sizes, size, cells, seed):
         assert 1 <= len(batch) <= size
         if cells:
             assert len(batch) == 1 or len(batch) * sizes[batch].max(0).prod() <= cells
-
-
-# --- model files ---------------------------------------------------------------------------------
 
 
 def make_model(scale=1.0):

@@ -46,11 +46,8 @@ def test_the_implementation_for_a_gpu(sizes):
 def test_a_pass_for_a_gpu_is_one_operation():
     """JAX 0.11 compiles a kernel with a single sum of tanh for more than a minute."""
     inputs = make_inputs(SIZES)
-    for function, passes, given in (
-        (fused.fused_score, 1, inputs[:3]),
-        (fused.fused_gradient, 2, inputs),
-    ):
-        assert str(jax.make_jaxpr(function)(*given)).count("= reduce[") == passes
+    for function, passes, size in ((fused.fused_score, 1, 3), (fused.fused_gradient, 2, 4)):
+        assert str(jax.make_jaxpr(function)(*inputs[:size])).count("= reduce[") == passes
 
 
 @pytest.mark.parametrize("platform", ["cpu", "cuda"])
@@ -70,6 +67,8 @@ def test_second_derivatives_of_the_form_for_a_gpu(deviation):
         [jax.numpy.asarray(x) for x in make_inputs((2, 3, 4, 5), deviation, seed, "float64")]
         for seed in (0, 1)
     )
+    inputs[0] = inputs[0].at[0].set(45)  # where only the exponentials of a tanh are infinite
+    inputs[1] = inputs[1].at[0].set(45)
 
     def score(query, key, vector):  # `keras.ops.tanh` rounds to float32
         return jax.numpy.tanh(query[:, :, None] + key[:, None]) @ vector
@@ -77,18 +76,7 @@ def test_second_derivatives_of_the_form_for_a_gpu(deviation):
     def gradient(*inputs):
         return jax.vjp(score, *inputs[:3])[1](inputs[3])
 
-    found, expected = (
-        jax.vjp(x, *inputs)[1](tuple(upstream[:3])) for x in (fused.fused_gradient, gradient)
-    )
+    both = fused.fused_gradient, gradient
+    found, expected = (jax.vjp(x, *inputs)[1](tuple(upstream[:3])) for x in both)
     for x, y in zip(found, expected, strict=True):
         np.testing.assert_allclose(x, y, rtol=0, atol=1e-11)
-
-
-def test_second_derivatives_for_a_gpu_are_finite():
-    query, key, vector, upstream = make_inputs((2, 3, 4, 5))
-    many = [np.full_like(x, y) for x, y in ((query, 45), (key, 45))]
-
-    def loss(*inputs):
-        return sum(x.sum() for x in fused.fused_gradient(*inputs, vector, upstream))
-
-    assert all(np.isfinite(x).all() for x in jax.grad(loss, (0, 1))(*many))

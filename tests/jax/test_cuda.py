@@ -3,7 +3,10 @@
 `benchmarks/gpu_programs.py --check` compiles layers, decoders and searches at sizes of real use.
 """
 
+import importlib.util
 import re
+import subprocess
+import sys
 
 import jax
 import pytest
@@ -11,6 +14,7 @@ from jax import export
 from keras import ops
 
 from keras_attention.backend import leaves
+from tests import ROOT
 from tests.conformance.layers import CASES
 
 
@@ -28,9 +32,8 @@ def outside_calls(program):
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_every_case(case):
     layer, inputs = case.built(), case.tensors(3)
-    weights, others = (
-        [x.value for x in xs] for xs in (layer.trainable_variables, layer.non_trainable_variables)
-    )
+    both = layer.trainable_variables, layer.non_trainable_variables
+    weights, others = ([x.value for x in xs] for xs in both)
     floats = [x for x in inputs if x.dtype == "float32"]
 
     def loss(weights, floats):
@@ -46,14 +49,21 @@ def test_every_case(case):
     assert outside_calls(program) == []  # no callback into Python, no library of a CPU
 
 
-def test_a_library_is_found():
-    matrix = jax.ShapeDtypeStruct((3, 3), "float32")
-    assert outside_calls(lowered(jax.jit(jax.numpy.linalg.eigh), matrix))
-
-
-def test_a_callback_is_refused():
-    shape = jax.ShapeDtypeStruct((3,), "float32")
+def test_what_is_outside_of_xla_is_found():
+    shape = jax.ShapeDtypeStruct((3, 3), "float32")
+    assert outside_calls(lowered(jax.jit(jax.numpy.linalg.eigh), shape))
     called = jax.jit(lambda x: jax.pure_callback(lambda x: x, shape, x))
     # JAX refuses one in any exported program, and one for a device that this machine lacks sooner.
     with pytest.raises((NotImplementedError, ValueError), match=r"callback|lowering platform cuda"):
         lowered(called, shape)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("jax_cuda12_plugin") is None,
+    reason="the CUDA plugin of JAX is not installed: benchmarks/gpu_programs.py says how",
+)
+def test_limits():
+    """The programs that XLA compiles for a GPU stay within the limits of `gpu_programs.py`."""
+    command = [sys.executable, "benchmarks/gpu_programs.py", "--check"]
+    subprocess.run(command, cwd=ROOT, check=True)

@@ -54,14 +54,10 @@ def test_score(sizes):
     assert needed(additive_score, *score) <= math.prod(sizes) // 2
 
 
-@pytest.mark.parametrize(
-    ("name", "stored", "temporary"),
-    [
-        ("additive", B * TQ * TK, B * TQ * TK * U // 2),
-        # Not even the weights.
-        ("windows", B * TK * D, B * TQ * TK),
-    ],
-)
+@pytest.mark.parametrize(("name", "stored", "temporary"), [
+    ("additive", B * TQ * TK, B * TQ * TK * U // 2),
+    ("windows", B * TK * D, B * TQ * TK),  # Not even the weights.
+])  # fmt: skip
 def test_layer(name, stored, temporary):
     layer = with_weights(LAYERS[name](), (B, TQ, D), (B, TK, D))
     assert held(*layer) <= stored

@@ -30,17 +30,13 @@ class Paper:
     oracle: Callable  # of the layer, its weights by name, inputs and masks
     scale: float = 1.0  # of the inputs
     tolerance: dict = field(default_factory=dict)
-    ordered: bool = False  # whether the order of the masked steps matters
     known: bool = False  # whether the number of steps must be known
 
     def built(self, dtype="float64", scale=0.5, **options):
         layer = self.make(dtype=dtype, **options)
-        layer.build(
-            *(
-                (None, *(s if self.known else None for s in shape[:-1]), shape[-1])
-                for shape in self.shapes.values()
-            )
-        )
+        for_any = [[s if self.known else None for s in x[:-1]] for x in self.shapes.values()]
+        sizes = [x[-1] for x in self.shapes.values()]
+        layer.build(*((None, *x, size) for x, size in zip(for_any, sizes, strict=True)))
         return randomize(layer, scale=scale)
 
     def inputs(self, dtype="float64", batch=B):
@@ -125,57 +121,36 @@ HOPS = {
     "hop, no softmax": (linear_hop, {}, True),
     "hop, linear update, no softmax": (linear_hop, {"update": "linear"}, False),
 }
+HISTORY = {"query": (3, D), "value": (T, 13), "key": (T, D)}
 PAPERS = {
-    **{
-        f"pooling, {name}": Paper(
-            functools.partial(AttentionPooling, U, **options),
-            {"inputs": (T, D)},
-            {"mask": (GAPS, [0])},
-            pooling,
-        )
-        for name, options in POOLING.items()
-    },
-    **{
-        f"flow, {name}": Paper(
-            functools.partial(BiDAFAttentionFlow, **options),
-            {"context": (T, D), "query": (3, D)},
-            FLOW_MASKS,
-            flow,
-        )
-        for name, options in FLOW.items()
-    },
-    **{
-        f"target, {name}": Paper(
-            functools.partial(TargetAttention, U, name),
-            {"query": (3, D), "value": (T, 13), "key": (T, D)},
-            {"value_mask": (GAPS, [1, 2])},
-            target,
-            # In half precision the sums of kernels are rounded too, and sums of weights are large.
-            tolerance={"times": 4, "before": 2},
-        )
-        for name in ("none", "sigmoid", "softmax")
-    },
-    **{
-        name: Paper(
-            functools.partial(make, **options),
-            {"query": (D,), "value": (T, D), **({"key": (T, D)} if own_key else {})},
-            {"value_mask": (GAPS, [1, 2] if own_key else [1])},
-            hop,
-            scale=0.25,  # because numbers grow without a softmax
-        )
-        for name, (make, options, own_key) in HOPS.items()
-    },
-    **{
-        name: Paper(
-            functools.partial(RETAIN, 3, 2, unroll=name == "retain, unrolled"),
-            {"inputs": (T, D)},
-            {"mask": (GAPS, [0])},
-            lambda *args, **masks: retain(*args, **masks)[:2],
-            # The recurrences round at every step.
-            tolerance={"times": 2, "before": 4},
-            ordered=True,
-            known=name == "retain, unrolled",
-        )
-        for name in ("retain", "retain, unrolled")
-    },
-}
+    f"pooling, {name}": Paper(
+        functools.partial(AttentionPooling, U, **options),
+        {"inputs": (T, D)}, {"mask": (GAPS, [0])}, pooling)
+    for name, options in POOLING.items()
+} | {
+    f"flow, {name}": Paper(
+        functools.partial(BiDAFAttentionFlow, **options),
+        {"context": (T, D), "query": (3, D)}, FLOW_MASKS, flow)
+    for name, options in FLOW.items()
+} | {
+    f"target, {name}": Paper(
+        functools.partial(TargetAttention, U, name),
+        HISTORY, {"value_mask": (GAPS, [1, 2])}, target,
+        # In half precision the sums of kernels are rounded too, and sums of weights are large.
+        tolerance={"times": 4, "before": 2})
+    for name in ("none", "sigmoid", "softmax")
+} | {
+    name: Paper(
+        functools.partial(make, **options),
+        {"query": (D,), "value": (T, D), **({"key": (T, D)} if own_key else {})},
+        {"value_mask": (GAPS, [1, 2] if own_key else [1])}, hop,
+        scale=0.25)  # because numbers grow without a softmax
+    for name, (make, options, own_key) in HOPS.items()
+} | {
+    name: Paper(
+        functools.partial(RETAIN, 3, 2, unroll=known), {"inputs": (T, D)}, {"mask": (GAPS, [0])},
+        lambda *args, **masks: retain(*args, **masks)[:2],
+        # The recurrences round at every step.
+        tolerance={"times": 2, "before": 4}, known=known)
+    for name, known in (("retain", False), ("retain, unrolled", True))
+}  # fmt: skip

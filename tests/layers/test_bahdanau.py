@@ -12,6 +12,7 @@ from tests.helpers import (
     TK,
     TQ,
     B,
+    assert_all_close,
     assert_close,
     gradients,
     numpy,
@@ -19,33 +20,25 @@ from tests.helpers import (
 from tests.oracles import attend
 
 
-def test_weights():
-    layer = BahdanauAttention(17, use_bias=True, weight_norm=True)
-    layer.build((B, TQ, DQ), (B, TK, DV), (B, TK, DK))
-    shapes = {weight.name: tuple(weight.shape) for weight in layer.weights}
-    assert shapes == {
-        "query_kernel": (DQ, 17),
-        "key_kernel": (DK, 17),
-        "score_vector": (17,),
-        "bias": (17,),
-        "gain": (),
-    }
+@pytest.mark.parametrize(("options", "key", "more"), [
+    ({}, DV, {}), ({"use_bias": True, "weight_norm": True}, DK, {"bias": (17,), "gain": ()}),
+])  # fmt: skip
+def test_weights(options, key, more):
+    layer = BahdanauAttention(17, **options)
+    layer.build((B, TQ, DQ), (B, TK, DV), None if key == DV else (B, TK, key))
+    shapes = {"query_kernel": (DQ, 17), "key_kernel": (key, 17), "score_vector": (17,), **more}
+    assert {weight.name: tuple(weight.shape) for weight in layer.weights} == shapes
     assert all(getattr(layer, name).shape == shape for name, shape in shapes.items())
-    assert numpy(layer.gain) == pytest.approx(17**-0.5)
-    assert not numpy(layer.bias).any()
-    plain = BahdanauAttention(17)
-    plain.build((B, TQ, DQ), (B, TK, DV))
-    shapes = {weight.name: tuple(weight.shape) for weight in plain.weights}
-    assert shapes == {"query_kernel": (DQ, 17), "key_kernel": (DV, 17), "score_vector": (17,)}
+    if more:
+        assert numpy(layer.gain) == pytest.approx(17**-0.5)
+        assert not numpy(layer.bias).any()
 
 
 def test_saturated_scores_stay_finite():
-    layer = BAHDANAU["plain"].built()
-    query, value, key = BAHDANAU["plain"].tensors()
-    output, weights = layer(1e4 * query, value, 1e4 * key, return_attention_scores=True)
-    expected = attend(BAHDANAU["plain"].row(layer), 1e4 * query, value, 1e4 * key)
-    assert_close(output, expected[0], "float32")
-    assert_close(weights, expected[1], "float32")
+    layer, (query, value, key) = BAHDANAU["plain"].built(), BAHDANAU["plain"].tensors()
+    inputs = 1e4 * query, value, 1e4 * key
+    found = layer(*inputs, return_attention_scores=True)
+    assert_all_close(found, attend(BAHDANAU["plain"].row(layer), *inputs), "float32")
 
 
 def test_training_can_start_from_a_normalized_vector_of_zeros():

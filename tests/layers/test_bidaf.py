@@ -1,12 +1,10 @@
 """What sets the attention flow of BiDAF apart: two directions, two masks, one maximum."""
 
 import numpy as np
-import pytest
 
 from keras_attention import BiDAFAttentionFlow
-from tests.helpers import B, assert_close, assert_drops, assert_refused, numpy, weight_arrays
+from tests.helpers import assert_close, assert_drops, numpy, refusals
 from tests.layers.papers import FLOW_MASKS, PAPERS, D, T, run
-from tests.oracles import trilinear_scores
 
 J = 3
 BOTH = PAPERS["flow, both"]
@@ -21,29 +19,6 @@ def test_nan_in_a_valid_query_propagates_in_both_directions():
     assert all(np.isfinite(x[1]).all() for x in (merged, a, b))
 
 
-@pytest.mark.parametrize("fill", [0.0, 3.0])
-def test_padding_never_wins_the_maximum(fill):
-    """b comes from the valid scores, although the scores of the padding are far larger."""
-    layer = BOTH.built()
-    for weight in layer.trainable_weights:
-        weight.assign(-np.abs(numpy(weight)))
-    layer.context_vector.assign(np.zeros(D))
-    # Padding of 3 is less negative than the words; of 0 it scores 0.
-    context, query = (np.abs(x) for x in BOTH.inputs())
-    query += 10.0
-    long = np.concatenate([query, np.full((B, 2, D), fill)], axis=1)
-    mask = np.tile(np.arange(J + 2) < J, (B, 1))
-    vector = np.concatenate(weight_arrays(layer))
-    every = np.array([trilinear_scores(h, u, vector) for h, u in zip(context, long, strict=True)])
-    assert every[:, :, :J].max() < -5
-    assert (every[:, :, :J].max(axis=2) < every[:, :, J:].min(axis=2)).all()
-
-    _, _, b = run(layer, context, long, query_mask=mask)
-    assert_close(b, BOTH.paper(layer, [context, query])[2])
-    wrong = np.exp(every.max(axis=2))
-    assert np.abs(numpy(b) - wrong / wrong.sum(axis=1, keepdims=True)).max() > 0.05
-
-
 def test_dropout_drops_weights_of_both_directions_and_keeps_their_expectation():
     """With unit vectors G shows which weights were read, and their scale."""
     layer = BiDAFAttentionFlow(dropout=0.4, seed=3)
@@ -54,11 +29,10 @@ def test_dropout_drops_weights_of_both_directions_and_keeps_their_expectation():
     assert_drops(np.diagonal(merged[..., 3 * T :], axis1=1, axis2=2), b)
 
 
-def test_one_direction_is_needed():
-    assert_refused(
-        lambda: BiDAFAttentionFlow(query_to_context=False, context_to_query=False, name="flow"),
-        "flow: `query_to_context` or `context_to_query` must be True; received False for both.",
-    )
+test_refusals = refusals(
+    (lambda: BiDAFAttentionFlow(query_to_context=False, context_to_query=False, name="flow"),
+     "flow: `query_to_context` or `context_to_query` must be True; received False for both."),
+)  # fmt: skip
 
 
 def test_half_precision_scores_are_summed_in_float32():

@@ -25,48 +25,20 @@ def loss_of_weights(weights, mask):
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.25])
-@pytest.mark.parametrize("mask", [None, MASK])
-def test_the_loss_of_a_layer(weight, mask):
-    layer = CoverageAttention(11, weight)
-    _, weights = layer(*INPUTS, query_mask=mask, return_attention_scores=True)
-    expected = weight * loss_of_weights(
-        numpy(weights), np.ones_like(MASK) if mask is None else mask
-    )
+@pytest.mark.parametrize("mask", [np.ones_like(MASK), MASK])
+@pytest.mark.parametrize("decoder", [False, True])
+def test_the_loss(weight, mask, decoder):
+    layer, masks = CoverageAttention(11, weight), {"query_mask": mask}
+    if decoder:
+        layer = AttentionRNN(keras.layers.GRUCell(7), layer)
+        masks = {"sequences_mask": mask, "memory_mask": lengths_mask([5, 7], TK)}
+    _, weights = layer(*INPUTS, **masks, return_attention_scores=True)
+    expected = weight * loss_of_weights(numpy(weights), mask)
     assert [float(numpy(x)) for x in layer.losses] == pytest.approx([expected], rel=1e-5)
 
 
-def test_the_loss_of_a_decoder():
-    decoder = AttentionRNN(keras.layers.GRUCell(7), CoverageAttention(11))
-    _, weights = decoder(
-        *INPUTS,
-        sequences_mask=MASK,
-        memory_mask=lengths_mask([5, 7], TK),
-        return_attention_scores=True,
-    )
-    expected = loss_of_weights(numpy(weights), MASK)
-    assert [float(numpy(x)) for x in decoder.losses] == pytest.approx([expected], rel=1e-5)
-
-
-@pytest.mark.slow
-def test_training_reduces_the_loss():
-    """Whatever the keys are, the decoder learns to read every place once."""
-    keras.utils.set_random_seed(1)
-    sequences, memory = keras.Input((None, 3)), keras.Input((None, DV))
-    decoder = AttentionRNN(keras.layers.GRUCell(7), CoverageAttention(11))
-    model = keras.Model([sequences, memory], decoder(sequences, memory))
-    model.compile(keras.optimizers.Adam(0.03), loss=lambda y, x: 0.0 * keras.ops.sum(x))
-    target = np.zeros((B, T, 7), "float32")
-    history = model.fit(list(INPUTS), target, epochs=30, verbose=0).history["loss"]
-    assert history[-1] < 0.6 * history[0]
-
-
-def test_the_loss_of_no_sample_is_zero():
-    layer = CoverageAttention(3)
-    layer(*(x[:0] for x in INPUTS))
-    assert [float(numpy(x)) for x in layer.losses] == [0.0]
-
-
-def test_without_a_loss():
-    layer = CoverageAttention(11, 0)
-    layer(*INPUTS)
-    assert layer.losses == []
+@pytest.mark.parametrize(("weight", "samples", "losses"), [(1, 0, [0.0]), (0, B, [])])
+def test_no_loss(weight, samples, losses):
+    layer = CoverageAttention(3, weight)
+    layer(*(x[:samples] for x in INPUTS))
+    assert [float(numpy(x)) for x in layer.losses] == losses

@@ -29,10 +29,12 @@ from tests.helpers import (
     numpy,
     randomize,
 )
+from tests.layers.papers import run
 from tests.oracles import attend
 
 LOCAL = [name for name in LUONG if "local" in name]
 CASES = {name: MECHANISMS[name] for name in [*LOCAL, "vector"]}
+RNG = np.random.default_rng(1)
 # A short sentence, and padding in front.
 VALUE_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])
 
@@ -60,112 +62,56 @@ def test_equals_the_paper(name, dtype):
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.each_value
 def test_gradients_are_those_of_the_paper(name):
-    mechanism = CASES[name]
-    layer = mechanism.built(dtype="float64")
+    layer, inputs = CASES[name].built(dtype="float64"), CASES[name].tensors()
 
     def oracle(inputs, weights):
-        return attend(mechanism.row(layer, weights), *inputs, value_mask=VALUE_MASK)
+        return attend(CASES[name].row(layer, weights), *inputs, value_mask=VALUE_MASK)
 
-    def call(*inputs):
-        return layer(*inputs, value_mask=VALUE_MASK, return_attention_scores=True)
-
-    assert_gradients(layer, call, mechanism.tensors(), oracle)
-
-
-@in_both_ways
-@pytest.mark.parametrize("window", [1, 3, 10])
-@pytest.mark.parametrize("alignment", ["local-m", "local-p"])
-def test_windows_of_any_size(alignment, window):
-    mechanism = Mechanism(
-        LuongAttention, {"score_mode": "general", "alignment": alignment, "half_width": window}
-    )
-    layer = mechanism.built(dtype="float64")
-    query, value, key = mechanism.tensors()
-    _, weights = layer(query, value, key, return_attention_scores=True)
-    assert_close(weights, attend(mechanism.row(layer), query, value, key)[1])
-
-
-@in_both_ways
-def test_monotonic_windows_by_hand():
-    """With equal scores the weights show the window, clipped to the sentence of 4 words."""
-    layer = LuongAttention("dot", "local-m", half_width=1)
-    query, value = np.zeros((1, 6, DQ)), np.ones((1, TK, DQ))
-    mask = lengths_mask([4], TK)
-    _, weights = layer(query, value, value_mask=mask, return_attention_scores=True)
-    last = [0, 0, 1 / 2, 1 / 2, 0, 0, 0]
-    expected = [
-        [1 / 2, 1 / 2, 0, 0, 0, 0, 0],
-        [1 / 3, 1 / 3, 1 / 3, 0, 0, 0, 0],
-        [0, 1 / 3, 1 / 3, 1 / 3, 0, 0, 0],
-        last,
-        last,
-        last,
-    ]
-    assert_close(weights, np.array([expected]), "float32")
-
-
-@in_both_ways
-def test_predicted_windows_by_hand():
-    """A zero query predicts the middle, p = 7 / 2 of 7 words: five equal weights around 3."""
-    layer = randomize_all(LuongAttention("dot", "local-p", half_width=2))
-    query, value = np.zeros((1, 1, DQ)), np.ones((1, TK, DQ))
-    _, weights = layer(query, value, return_attention_scores=True)
-    distance = np.arange(TK) - 3.5
-    expected = np.where(np.abs(np.arange(TK) - 3) <= 2, np.exp(-(distance**2) / 2) / 5, 0)
-    assert_close(weights, expected[None, None], "float32")
+    assert_gradients(layer, lambda *x: run(layer, *x, value_mask=VALUE_MASK), inputs, oracle)
 
 
 @in_both_ways
 def test_a_window_reaches_the_last_word_behind_holes():
     """Every second of 40 steps is masked: the sentence spans 0 to 38, and p is at most 39."""
-    layer = randomize_all(LuongAttention("dot", "local-p", half_width=2))
+    layer = LuongAttention("dot", "local-p", half_width=2)
+    layer.build((None, None, DQ), (None, None, DQ))
     layer.position_kernel.assign(np.eye(DQ))
     layer.position_vector.assign(np.full(DQ, 1e3))
     query, value, mask = np.ones((1, 1, DQ)), np.zeros((1, 40, DQ)), np.arange(40)[None] % 2 == 0
-    _, weights = layer(query, value, value_mask=mask, return_attention_scores=True)
+    _, weights = run(layer, query, value, value_mask=mask)
     assert np.flatnonzero(numpy(weights)).tolist() == [38]
 
 
-HOLES = {
-    "in front": np.arange(TK) >= 2,
-    "in the middle": np.arange(TK) % 3 != 1,
-    "at the end": np.arange(TK) < 4,
-    "everywhere": np.array([False, True, False, False, True, True, False]),
-    "one word": np.arange(TK) == 4,
-}
-
-
 @in_both_ways
-@pytest.mark.parametrize("holes", HOLES)
-@pytest.mark.parametrize("name", [name for name in LUONG if "local" in name])
+@pytest.mark.parametrize("valid", [np.arange(TK) >= 2, np.arange(TK) % 3 != 1, np.arange(TK) < 4,
+                                   [1, 4, 5], [4]], ids=str)  # fmt: skip
+@pytest.mark.parametrize(("half_width", "masks"), [
+    (1, {}), (10, {"use_causal_mask": True}),
+    *((n, {"attention_mask": RNG.random(shape) < 0.6})
+      for n, shape in ((2, (TQ, TK)), (3, (B, TQ, TK)))),
+])  # fmt: skip
+@pytest.mark.parametrize("name", LOCAL)
 @pytest.mark.each_value
-def test_windows_over_masks_with_holes(name, holes):
-    layer = LUONG[name].built(dtype="float64")
-    query, value, key = LUONG[name].tensors()
-    mask = np.stack([HOLES[holes], np.ones(TK, bool)])
-    results = layer(query, value, key, value_mask=mask, return_attention_scores=True)
-    assert_all_close(results, attend(LUONG[name].row(layer), query, value, key, value_mask=mask))
-
-
-def randomize_all(layer):
-    layer.build((None, None, DQ), (None, None, DQ))
-    return randomize(layer)
+def test_windows_over_masks_with_holes(name, masks, valid, half_width):
+    mechanism = Mechanism(LuongAttention, {**LUONG[name].options, "half_width": half_width})
+    layer, mask = mechanism.built(dtype="float64"), np.zeros((B, TK), bool)
+    mask[0, valid] = mask[1] = True
+    masks = {"value_mask": mask, **masks}
+    found = run(layer, *mechanism.tensors(), **masks)
+    expected = attend(mechanism.row(layer), *mechanism.tensors(), **masks)
+    assert_all_close(found, expected)
 
 
 @in_both_ways
 @pytest.mark.parametrize("score", ["general", "location"])
 def test_each_sample_of_a_step_has_its_position(score):
     mechanism = LUONG[f"{score}-local-m"]
-    layer = mechanism.built(dtype="float64")
-    query, value, key = mechanism.tensors()
-    _, weights = layer(query, value, key, return_attention_scores=True)
-    memory = layer.prepare(value, key)
+    layer, (query, value, key) = mechanism.built(dtype="float64"), mechanism.tensors()
+    weights, memory = numpy(run(layer, query, value, key)[1]), layer.prepare(value, key)
+    step, rows = query[[0, 1], [2, 0]], weights[[0, 1], [2, 0]]
     for position in (np.array([2, 0]), keras.ops.convert_to_tensor([2, 0])):
-        rows = np.stack([numpy(weights)[0, 2], numpy(weights)[1, 0]])
-        step = np.stack([query[0, 2], query[1, 0]])
         assert_close(layer.attend(step, memory, position=position).weights, rows)
-        called = layer(step, value, key, position=position, return_attention_scores=True)
-        assert_close(called[1], rows)
+        assert_close(run(layer, step, value, key, position=position)[1], rows)
     far = layer.attend(query[:, 0], memory, position=1000).weights
     assert_close(far, numpy(layer.attend(query[:, 0], memory, position=TK - 1).weights))
 
@@ -179,18 +125,12 @@ def test_location_reads_no_further_than_max_length():
     layer.build((None, None, DQ), (None, None, DV))
     row = Mechanism(LuongAttention, {"score_mode": "location"}).row(randomize(layer))
     query, value, _ = LUONG["location-global"].tensors()
-    first = 1
-    mask = np.tile(np.arange(TK) >= first, (B, 1))
+    mask, reach = np.tile(np.arange(TK) >= 1, (B, 1)), slice(1, 5)
     sizes = [tf.TensorSpec((None, None, n), "float64") for n in (DQ, DV)]
     signature = [*sizes, tf.TensorSpec((None, None), "bool")]
-    run = tf.function(
-        lambda q, v, m: layer(q, v, value_mask=m, return_attention_scores=True), signature
-    )
-    output, weights = run(query, value, mask)
-    reach = slice(first, first + 4)
-    expected = attend(row, query, value[:, reach])
-    assert_close(output, expected[0])
-    assert_close(weights[:, :, reach], expected[1])
+    graph = tf.function(lambda q, v, m: run(layer, q, v, value_mask=m), signature)
+    output, weights = graph(query, value, mask)
+    assert_all_close([output, weights[:, :, reach]], attend(row, query, value[:, reach]))
     assert_close(ops.sum(weights, -1), np.ones((B, TQ)))
 
 
@@ -213,19 +153,15 @@ def test_location_in_a_model_of_unknown_lengths():
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("key", [None, DK])
-def test_dot_with_two_widths(symbolic, key):
-    shapes = {"query": (B, TQ, DQ), "value": (B, TK, DV if key is None else DQ)}
-    inputs = arguments(shapes | ({} if key is None else {"key": (B, TK, key)}), symbolic)
-    message = 'score_mode="dot"', "same width", "query 5", f"key {key or DV}"
-    assert_refused(lambda: LuongAttention("dot")(**inputs), *message)
-
-
-@pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("built", [False, True])
-def test_location_with_a_longer_memory(symbolic, built):
-    layer = LuongAttention("location", max_length=TK - 1)
+def test_sizes_that_do_not_fit_a_score(symbolic, built):
+    layer, shapes = LuongAttention("location", max_length=TK - 1), {"query": (B, TQ, DQ)}
     if built:
         layer.build((None, None, DQ), (None, None, DV))
-    inputs = arguments({"query": (B, TQ, DQ), "value": (B, TK, DV)}, symbolic)
-    assert_refused(lambda: layer(**inputs), "at most max_length=6 memory steps", "received 7")
+    inputs = arguments(shapes | {"value": (B, TK, DV)}, symbolic)
+    message = "at most max_length=6 memory steps", "received 7"
+    assert_refused(lambda: layer(**inputs), *message)
+    message = 'score_mode="dot"', "same width", "query 5"
+    assert_refused(lambda: LuongAttention("dot")(**inputs), *message, f"key {DV}")
+    inputs = arguments(shapes | {"value": (B, TK, DQ), "key": (B, TK, DK)}, symbolic)
+    assert_refused(lambda: LuongAttention("dot")(**inputs), *message, f"key {DK}")

@@ -7,11 +7,18 @@ import pytest
 from keras import layers, ops
 
 from keras_attention import AttentionRNN, MonotonicAttention, StepwiseMonotonicAttention
-from tests import fast
 from tests.backends import on_tensorflow, tensor
-from tests.helpers import assert_all_close, assert_close, gradients, normal, numpy, randomize
+from tests.helpers import (
+    Mechanism,
+    assert_all_close,
+    assert_close,
+    gradients,
+    normal,
+    numpy,
+    randomize,
+)
 from tests.layers.papers import run
-from tests.oracles import sigmoid
+from tests.oracles import attend
 
 KINDS = {"monotonic": MonotonicAttention, "stepwise": StepwiseMonotonicAttention}
 HARD = {"monotonic": {"mode": "hard"}, "stepwise": {"hard": True}}
@@ -34,48 +41,15 @@ def by_probability(kind="monotonic", **options):
     return Given(1, **{"dtype": "float64", "noise": 0, **options})
 
 
-@pytest.mark.parametrize("mode", ["parallel", "recursive"])
-def test_the_worked_example(mode):
-    """p = [.5, .5, .5] after [1, 0, 0] gives [.5, .25, .125]."""
-    _, weights = run(by_probability(mode=mode), np.zeros((1, 1, 1)), np.zeros((1, 3, 1)))
-    assert numpy(weights).tolist() == [[[0.5, 0.25, 0.125]]]
-
-
-def by_paths(p, valid, keep_last):
-    """The sum of the probabilities of all paths, in which each step stays or moves on."""
-    steps, places = len(p), np.flatnonzero(valid)
-    weights = np.zeros(p.shape)
-    if keep_last:
-        p = np.where(np.arange(p.shape[1]) == places[-1], 1.0, p)
-    for last in range(steps):
-        for moves in itertools.product([0, 1], repeat=last + 1):
-            at, chance = 0, 1.0
-            for i, move in enumerate(moves):
-                if at == len(places):
-                    chance = 0.0  # it has left, and goes nowhere
-                    break
-                stay = p[i, places[at]]
-                chance *= 1 - stay if move else stay
-                at += move
-            if at < len(places):
-                weights[last, places[at]] += chance
-    return weights
-
-
-@pytest.mark.parametrize("valid", [None, [1, 1, 1, 1, 1], [0, 1, 0, 1, 1], [1, 1, 0, 0, 0]])
-@pytest.mark.parametrize("keep_last", [False, True])
+@pytest.mark.parametrize("valid", [[1] * 7, [0, 1, 0, 1, 1, 0, 1], [1, 1, 0, 0, 0, 0, 0]])
 @pytest.mark.parametrize("training", [False, True])
-def test_stepwise_weights_are_sums_over_all_paths(valid, keep_last, training):
-    query, value = normal(1, 2, 7, 1), normal(2, 2, 5, 1)
-    mask = None if valid is None else tensor(np.tile(np.array(valid, bool), (2, 1)))
-    layer = by_probability("stepwise", keep_last=keep_last)
-    _, weights = run(layer, query, value, value_mask=mask, training=training)
-    valid = np.array(valid or [1] * 5, bool)
-    pairs = zip(query, value, strict=True)
-    expected = [by_paths(sigmoid(q * v.T), valid, keep_last) for q, v in pairs]
-    assert_close(weights, np.array(expected))
-    if keep_last:
-        assert_close(ops.sum(weights, -1), np.ones((2, 7)))
+def test_the_last_step_may_keep_the_weight(valid, training):
+    mechanism = Mechanism(StepwiseMonotonicAttention, {"units": 17, "keep_last": True, "noise": 0})
+    layer, inputs = mechanism.built(dtype="float64"), mechanism.tensors()
+    masks = {"value_mask": np.array([valid] * 2, bool)}
+    found = layer(*inputs, **masks, training=training, return_attention_scores=True)
+    assert_all_close(found, attend(mechanism.row(layer), *inputs, **masks))
+    assert_close(ops.sum(found[1], -1), np.ones((2, 3)))
 
 
 def test_a_mask_that_ends_before_the_weight_loses_it_whatever_keep_last_says():
@@ -87,56 +61,25 @@ def test_a_mask_that_ends_before_the_weight_loses_it_whatever_keep_last_says():
         assert_close(numpy(weights)[0].sum(axis=1), [1, 1, 0, 0])
 
 
-@pytest.mark.parametrize("chunk", [None, 3])
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.each_value
-def test_recursive_equals_parallel(chunk, dtype):
-    query, value = normal(1, 3, 9, 5, dtype=dtype), normal(2, 3, 40, 7, dtype=dtype)
-    mask, found = tensor(np.tile(np.arange(40) % 7 > 0, (3, 1))), []
-    for mode in ("parallel", "recursive"):
-        layer = MonotonicAttention(11, mode, chunk_size=chunk, initial_offset=-1.0, dtype=dtype)
-        layer.build(query.shape, value.shape)
-        randomize(layer, scale=1.0)
-
-        def call(*inputs, layer=layer):
-            return run(layer, *inputs, value_mask=mask)
-
-        outputs, of_inputs = gradients(layer, call, [query, value])
-        found.append([*outputs, *of_inputs])
-    for x, y in zip(*found, strict=True):
-        tolerance = 1e-10 if dtype == "float64" else 1e-5
-        np.testing.assert_allclose(numpy(x), numpy(y), rtol=0, atol=tolerance)
-
-
-def test_hard_is_the_limit_of_soft():
+@pytest.mark.parametrize("limit", [HARD, {"stepwise": {"temperature": 1e-6}}], ids=["hard", "cold"])
+@every_kind
+def test_hard_is_the_limit_of_soft(kind, limit):
     query, value = np.ones((4, 6, 1)), np.sign(normal(2, 4, 30, 1)) * 200
-    value[3] = -200  # nothing is ever read
+    value[3] = -200  # nothing is ever read, or one step after the other
     # Steps beyond the first move on only where p is zero at the last place.
     query = query * np.sign(normal(3, 4, 6, 1))
-    soft, hard = (run(by_probability(mode=mode), query, value) for mode in ("parallel", "hard"))
-    assert_all_close(soft, hard)
-    weights = numpy(hard[1])
-    assert set(np.unique(weights)) == {0.0, 1.0}
-    assert not weights[3, query[3, :, 0] > 0].any()
-    places = [row.argmax(-1)[row.any(-1)] for row in weights]
-    assert all((np.diff(x) >= 0).all() for x in places)
-    assert max(x.max(initial=0) for x in places) > 3
-
-
-def test_stepwise_hard_is_the_limit_of_soft():
-    query, value = np.sign(normal(1, 3, 9, 1)), 200 * np.sign(normal(2, 3, 6, 1))
-    mask = tensor(np.array([[1, 1, 1, 1, 1, 1], [0, 1, 0, 0, 1, 1], [1, 1, 1, 0, 0, 0]], bool))
+    mask = tensor(np.stack([np.arange(30) % n > 0 for n in (40, 3, 2, 40)]))
     soft, hard = (
-        run(by_probability("stepwise", hard=x), query, value, value_mask=mask)
-        for x in (False, True)
+        run(by_probability(kind, **options), query, value, value_mask=mask)
+        for options in ({}, limit.get(kind, HARD[kind]))
     )
     assert_all_close(soft, hard)
     weights = numpy(hard[1])
     assert set(np.unique(weights)) == {0.0, 1.0}
-    # Every memory step is read in its order, until one moves beyond the end.
-    places = [row.argmax(-1)[row.any(-1)] for row in weights[::2]]
-    assert all(set(np.diff(x)) <= {0, 1} for x in places)
-    assert max(x.max(initial=0) for x in places) > 1
+    assert kind == "stepwise" or not weights[3, query[3, :, 0] > 0].any()
+    places = [row.argmax(-1)[row.any(-1)] for row in weights]
+    assert all((np.diff(x) >= 0).all() for x in places)
+    assert max(x.max(initial=0) for x in places) > 3
 
 
 def test_what_moves_beyond_the_end_is_lost_unless_the_last_step_keeps_it():
@@ -156,7 +99,7 @@ def test_hard_trains_like_soft(kind):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("jit", fast([False, True], [False]))
+@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("spread", [1.0, 300.0])
 @pytest.mark.each_value
 def test_a_memory_of_ten_thousand_steps(dtype, jit, spread):
@@ -173,68 +116,61 @@ def test_a_memory_of_ten_thousand_steps(dtype, jit, spread):
 
 @every_kind
 def test_noise_is_drawn_in_training_only(kind):
-    query, value = normal(1, 2, 3, 5, dtype="float32"), normal(2, 2, 9, 7, dtype="float32")
-    layer, twin = (KINDS[kind](11, seed=3, initial_offset=0.0) for _ in range(2))
-    first, again = layer(query, value, training=True), layer(query, value, training=True)
-    assert np.abs(numpy(first) - numpy(again)).max() > 1e-3
-    assert_close(layer(query, value), numpy(layer(query, value)))
-    twin.build(query.shape, value.shape)
-    twin.set_weights(layer.get_weights())
-    assert_close(twin(query, value, training=True), numpy(first), "float32")
+    inputs = normal(1, 2, 3, 5, dtype="float32"), normal(2, 2, 9, 7, dtype="float32")
+
+    def make():
+        layer = KINDS[kind](11, seed=3, initial_offset=0.0)
+        layer.build(*(x.shape for x in inputs))
+        return randomize(layer)
+
+    layer, twin = make(), make()
+    first, again = (numpy(layer(*inputs, training=True)) for _ in range(2))
+    assert np.abs(first - again).max() > 1e-3
+    assert_close(layer(*inputs), numpy(layer(*inputs)))
+    assert_close(twin(*inputs, training=True), first, "float32")
     quiet = KINDS[kind](11, noise=0)
-    assert_close(quiet(query, value, training=True), numpy(quiet(query, value)), "float32")
+    assert_close(quiet(*inputs, training=True), numpy(quiet(*inputs)), "float32")
 
 
-def test_initial_values():
-    for options, gain in (({}, 11**-0.5), ({"initial_gain": 4.0}, 4)):
-        layer = MonotonicAttention(11, **options)
-        layer.build((1, 2, 3), (1, 5, 7))
-        assert numpy(layer.offset_bias) == -4
-        assert numpy(layer.base_attention.gain) == pytest.approx(gain)
+@pytest.mark.parametrize(("options", "gain"), [({}, 11**-0.5), ({"initial_gain": 4.0}, 4)])
+def test_initial_values(options, gain):
+    layer = MonotonicAttention(11, **options)
+    layer.build((1, 2, 3), (1, 5, 7))
+    assert numpy(layer.offset_bias) == -4
+    assert numpy(layer.base_attention.gain) == pytest.approx(gain)
+
+
+NO_QUERY = {"query_mask": np.array([[True, False, True]])}
+NO_PAIR = {"attention_mask": np.array([[True] * 2, [False] * 2, [True] * 2])}
 
 
 @pytest.mark.parametrize("decoding", [False, True])
-def test_a_mask_that_is_true_everywhere_changes_nothing(decoding):
-    """A step that could read but stopped nowhere has read nothing for good."""
+@pytest.mark.parametrize(("query", "options", "last"), [
+    # A step that could read but stopped nowhere has read nothing for good.
+    *((-9.0, x, [0, 0]) for x in (
+        {}, {"query_mask": np.ones((1, 3), bool)}, {"attention_mask": np.ones((3, 2), bool)},
+        {"value_mask": np.ones((1, 2), bool)}, {"use_causal_mask": False})),
+    # A step that can read nothing keeps its place.
+    *((9.0, x, [1, 0]) for x in (NO_QUERY, NO_PAIR)),
+])  # fmt: skip
+def test_what_is_read_after_a_step_that_read_nothing(decoding, query, options, last):
     layer = by_probability(mode="hard")
-    query, value = np.array([[[9.0], [-9.0], [9.0]]]), np.ones((1, 2, 1))
-    masks = [{}, {"query_mask": np.ones((1, 3), bool)}, {"attention_mask": np.ones((3, 2), bool)}]
-    masks += [{"value_mask": np.ones((1, 2), bool)}, {"use_causal_mask": False}]
+    query, value = np.array([[[9.0], [query], [9.0]]]), np.ones((1, 2, 1))
     layer.build(query.shape, value.shape)
-    for options in masks:
-        if not decoding:
-            weights = run(layer, query, value, **options)[1]
-        else:
-            memory = layer.prepare(tensor(value), value_mask=options.pop("value_mask", None))
-            weights = layer.attend(tensor(query), memory, **options).weights
-        assert numpy(weights).tolist() == [[[1, 0], [0, 0], [0, 0]]], options
-
-
-def test_a_stepwise_mask_that_is_true_everywhere_changes_nothing():
-    inputs = normal(1, 2, 7, 1), normal(2, 2, 40, 1)
-    layer, found = by_probability("stepwise"), []
-    layer.build(*(x.shape for x in inputs))
-    for mask in (None, tensor(np.ones((2, 40), bool))):
-        outputs, of = gradients(layer, lambda *x, m=mask: run(layer, *x, value_mask=m), inputs)
-        found.append([*outputs, *of])
-    assert_all_close(*found)
-
-
-def test_a_step_that_can_read_nothing_keeps_its_place():
-    layer = by_probability(mode="hard")
-    query, value = np.array([[[9.0], [9.0], [9.0]]]), np.ones((1, 2, 1))
-    for mask in (
-        {"query_mask": np.array([[True, False, True]])},
-        {"attention_mask": np.array([[True] * 2, [False] * 2, [True] * 2])},
-    ):
-        _, weights = run(layer, query, value, **mask)
-        assert numpy(weights).tolist() == [[[1, 0], [0, 0], [1, 0]]]
+    if not decoding:
+        weights = run(layer, query, value, **options)[1]
+    else:
+        of_memory = {name: x for name, x in options.items() if name == "value_mask"}
+        memory = layer.prepare(tensor(value), **of_memory)
+        options = {name: x for name, x in options.items() if name != "value_mask"}
+        weights = layer.attend(tensor(query), memory, **options).weights
+    assert numpy(weights).tolist() == [[[1, 0], [0, 0], last]]
 
 
 @on_tensorflow
-@pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("known", fast(["memory", "mask"], ["mask"]))
-@pytest.mark.each_value
+@pytest.mark.parametrize(("known", "jit"), [
+    ("mask", False), pytest.param("memory", True, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_only_the_mask_or_the_memory_knows_its_batch_size(known, jit):
     import tensorflow as tf
 
@@ -298,9 +234,3 @@ def test_the_temperature_divides_scores_at_inference(half_width):
     plain.offset_bias.assign(0.3)
     found = cold(query, value, training=True)
     assert_close(found, numpy(plain(query, value, training=True)), "float32")
-
-
-def test_near_zero_the_temperature_is_the_hard_mode():
-    inputs = normal(1, 2, 7, 1), normal(2, 2, 5, 1)
-    hard, cold = (by_probability("stepwise", **x) for x in ({"hard": True}, {"temperature": 1e-6}))
-    assert_close(run(cold, *inputs)[1], numpy(run(hard, *inputs)[1]))

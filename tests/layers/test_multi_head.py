@@ -5,19 +5,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    CoverageAttention,
-    DecoderStack,
-    LocationSensitiveAttention,
-    LuongAttention,
-    MemoryHop,
-    MonotonicAttention,
-    MultiHead,
-)
-from tests.backends import tensor
-from tests.decoder.cases import assert_beams_carry_states
+import keras_attention as ka
+from tests import oracles
 from tests.helpers import (
     DK,
     DQ,
@@ -31,46 +20,38 @@ from tests.helpers import (
     assert_all_close,
     assert_close,
     assert_gradients,
-    assert_refused,
     assert_steps_equal_the_call,
     lengths_mask,
     normal,
     numpy,
+    refusals,
 )
-from tests.oracles import attend
+from tests.layers.papers import run
 
+SEQUENCES, MEMORY = (normal(n, B, *x, dtype="float32") for n, x in ((1, (5, 3)), (2, (TK, DV))))
 every_mechanism = pytest.mark.parametrize("name", HEADS)
 
 
-@pytest.mark.parametrize(
-    "heads",
-    [
-        Heads(BahdanauAttention, {"units": 2}, 2),
-        Heads(LuongAttention, {"alignment": "local-p", "half_width": 1, "units": 2}, 2),
-        Heads(LocationSensitiveAttention, {"units": 2, "filters": 1, "kernel_size": 3}, 2),
-    ],
-    ids=["bahdanau", "vector", "location"],
-)
+@pytest.mark.parametrize("heads", [
+    Heads(ka.BahdanauAttention, {"units": 2}, 2),
+    Heads(ka.LuongAttention, {"alignment": "local-p", "half_width": 1, "units": 2}, 2),
+    Heads(ka.LocationSensitiveAttention, {"units": 2, "filters": 1, "kernel_size": 3}, 2),
+])  # fmt: skip
 def test_gradients_are_those_of_the_paper(heads):
     layer = heads.built(dq=2, dk=2, dv=5, dtype="float64")
     inputs = normal(1, B, TQ, 2), normal(2, B, TK, 5), normal(3, B, TK, 2)
 
     def oracle(inputs, weights):
-        return attend(heads.row(layer, weights), *inputs, **MASKS)
+        return oracles.attend(heads.row(layer, weights), *inputs, **MASKS)
 
-    def call(*inputs):
-        return layer(*inputs, **MASKS, return_attention_scores=True)
-
-    assert_gradients(layer, call, inputs, oracle)
+    assert_gradients(layer, lambda *x: run(layer, *x, **MASKS), inputs, oracle)
 
 
 @every_mechanism
 def test_the_weights_are_the_mean_of_those_of_the_heads(name):
-    layer, inputs = HEADS[name].built(dtype="float64"), map(tensor, HEADS[name].tensors())
-    query, value, key = inputs
-    mask = tensor(MASKS["value_mask"])
-    _, expected = layer(query, value, key, value_mask=mask, return_attention_scores=True)
-    memory, state = layer.prepare(value, key, mask), None
+    layer, (query, value, key) = HEADS[name].built(dtype="float64"), HEADS[name].tensors()
+    _, expected = run(layer, query, value, key, value_mask=MASKS["value_mask"])
+    memory, state = layer.prepare(value, key, MASKS["value_mask"]), None
     for i in range(TQ):
         options = {"position": i} if layer.uses_position else {}
         of_heads = layer.head_weights(query[:, i], memory, state, **options)
@@ -84,43 +65,34 @@ def test_the_weights_are_the_mean_of_those_of_the_heads(name):
 
 
 def test_weights_and_names():
-    layer = MultiHead(BahdanauAttention(17), 3)
+    layer = ka.MultiHead(ka.BahdanauAttention(17), 3)
     layer.build((B, TQ, DQ), (B, TK, DV), (B, TK, DK))
-    shapes = {"/".join(x.path.split("/")[1:]): tuple(x.shape) for x in layer.weights}
-    assert shapes == {
-        "value_kernel": (DV, DV),
-        "output_kernel": (DV, DV),
-        **{
-            f"head_{n}/{name}": shape
-            for n in range(3)
-            for name, shape in (
-                ("query_kernel", (DQ, 17)),
-                ("key_kernel", (DK, 17)),
-                ("score_vector", (17,)),
-            )
-        },
-    }
+    shapes = {"query_kernel": (DQ, 17), "key_kernel": (DK, 17), "score_vector": (17,)}
+    expected = {f"head_{n}/{name}": shape for n in range(3) for name, shape in shapes.items()}
+    expected |= {"value_kernel": (DV, DV), "output_kernel": (DV, DV)}
+    assert {x.path.partition("/")[2]: tuple(x.shape) for x in layer.weights} == expected
     # DV = 13 features: the first head reads one more.
     memory = layer.prepare(normal(1, B, TK, DV), normal(2, B, TK, DK))
     assert [x.value.shape for x in layer._parts(memory)] == [(B, TK, n) for n in (5, 4, 4)]
     assert [x.key.shape for x in layer._parts(memory)] == [(B, TK, 17)] * 3
 
 
-def test_it_follows_its_attention():
-    for attention in (
-        BahdanauAttention(3),
-        LuongAttention("general", "local-m"),
-        LocationSensitiveAttention(3),
-    ):
-        layer = MultiHead(attention, 2)
-        for name in ("has_state", "uses_position", "decoder_query"):
-            assert getattr(layer, name) == getattr(attention, name)
-        assert all(head is not attention for head in layer.heads)
+@pytest.mark.parametrize("attention", [
+    ka.BahdanauAttention(3),
+    ka.LuongAttention("general", "local-m"),
+    ka.LocationSensitiveAttention(3),
+])  # fmt: skip
+def test_it_follows_its_attention(attention):
+    layer = ka.MultiHead(attention, 2)
+    for name in ("has_state", "uses_position", "decoder_query"):
+        assert getattr(layer, name) == getattr(attention, name)
+    assert all(head is not attention for head in layer.heads)
+    assert ka.MultiHead(ka.BahdanauAttention(5, dtype="float64"), 2).compute_dtype == "float64"
+    base = ka.MultiHead(ka.MonotonicAttention(5), 2, dtype="float16").heads[0].base_attention
+    assert base.compute_dtype == "float16"
 
 
-class Drawn(BahdanauAttention):
-    """Has an initializer with a seed of its own."""
-
+class Drawn(ka.BahdanauAttention):  # has an initializer with a seed of its own
     def __init__(self, units, initializer, **kwargs):
         super().__init__(units, **kwargs)
         self.initializer = keras.initializers.get(initializer)
@@ -130,31 +102,29 @@ class Drawn(BahdanauAttention):
         self.score_vector.assign(self.initializer(self.score_vector.shape))
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "initializer": keras.initializers.serialize(self.initializer),
-        }
+        initializer = keras.initializers.serialize(self.initializer)
+        return super().get_config() | {"initializer": initializer}
 
 
 def test_each_head_has_its_own_seeds():
-    layer = MultiHead(Drawn(17, keras.initializers.RandomNormal(seed=3), dropout=0.5, seed=5), 3)
-    again = MultiHead.from_config(
-        {**layer.get_config(), "attention": Drawn.from_config(layer.attention.get_config())}
-    )
+    layer = ka.MultiHead(Drawn(17, keras.initializers.RandomNormal(seed=3), dropout=0.5, seed=5), 3)
+    inner = Drawn.from_config(layer.attention.get_config())
+    again = ka.MultiHead.from_config(layer.get_config() | {"attention": inner})
     for one in (layer, again):
         assert [head.seed for head in one.heads] == [5, 6, 7]
         one.build((B, TQ, DQ), (B, TK, DV))
-    vectors = [numpy(head.score_vector) for head in layer.heads]
+    vectors, others = ([numpy(x.score_vector) for x in one.heads] for one in (layer, again))
     assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
-    for head, vector in zip(again.heads, vectors, strict=True):
-        assert np.array_equal(numpy(head.score_vector), vector)
+    assert np.array_equal(vectors, others)
+    heads = ka.MultiHead(ka.BahdanauAttention(3, seed=2**32 - 1), 2).heads
+    assert [head.seed for head in heads] == [2**32 - 1, 0]
 
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_each_head_drops_its_own_memory_steps(inside):
     """With unit vectors as memory and identities as kernels, the output shows what was read."""
-    layer, size = MultiHead(BahdanauAttention(17, dropout=0.4, seed=3), 2), 8
-    decoder = AttentionRNN(keras.layers.GRUCell(5), layer, output_mode="attention")
+    layer, size = ka.MultiHead(ka.BahdanauAttention(17, dropout=0.4, seed=3), 2), 8
+    decoder = ka.AttentionRNN(keras.layers.GRUCell(5), layer, output_mode="attention")
     query, memory = normal(1, 101, 3, 5), np.tile(np.eye(size), (101, 1, 1))
     called = decoder if inside else layer
     called.build(query.shape, memory.shape)
@@ -167,146 +137,77 @@ def test_each_head_drops_its_own_memory_steps(inside):
     assert np.abs(numpy(called(query, memory))).min() > 0
 
 
-def test_the_loss_on_the_weights_is_that_of_their_mean():
-    layer = MultiHead(CoverageAttention(17, loss_weight=0.5), 3)
-    query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DV)
-    _, weights = layer(query, value, return_attention_scores=True)
-    one = CoverageAttention(17, loss_weight=0.5)
-    expected = one.sequence_loss(weights, None, None)
-    assert len(layer.losses) == 1
-    assert_close(layer.losses[0], numpy(expected), "float32")
-
-
-def decoders():
-    attention = LocationSensitiveAttention(17, filters=3, kernel_size=5)
-    rnns = [keras.layers.GRU(n, return_sequences=True) for n in (7, 11)]
-    return {
-        "loop": AttentionRNN(keras.layers.GRUCell(11), MultiHead(attention, 3)),
-        "stack": DecoderStack(rnns, MultiHead(attention, 3)),
-    }
-
-
-def arrays():
-    return normal(1, B, 5, 3, dtype="float32"), normal(2, B, TK, DV, dtype="float32")
-
-
-@pytest.mark.parametrize("name", decoders())
-def test_in_a_decoder_the_steps_equal_the_whole(name):
-    state = assert_steps_equal_the_call(decoders()[name], *arrays(), lengths_mask([5, 7], TK))
-    assert len(keras.tree.flatten(state.attention)) == 3
-
-
-def test_a_decoder_resumes_with_the_states_of_all_heads():
-    attention = MultiHead(LocationSensitiveAttention(17, 3, 5), 3)
-    decoder = AttentionRNN(keras.layers.GRUCell(11), attention, return_state=True)
-    sequences, memory = arrays()
-    whole, *last = decoder(sequences, memory)
-    assert len(last) == 4
-    _, *state = decoder(sequences[:, :2], memory)
-    rest, *again = decoder(sequences[:, 2:], memory, initial_state=state)
-    assert_all_close([rest, *again], [whole[:, 2:], *last], "float32")
-
-
-def test_the_weights_of_each_head_in_a_decoder():
-    """A GRU has the query of a step, its last state, among its outputs."""
-    decoder = AttentionRNN(keras.layers.GRUCell(11), MultiHead(LocationSensitiveAttention(7), 3))
-    sequences, memory = arrays()
-    outputs, weights = decoder(sequences, memory, return_attention_scores=True)
-    queries = np.concatenate([np.zeros((B, 1, 11)), numpy(outputs)[:, :-1]], 1).astype("float32")
-    of_heads = decoder.attention.head_weights(queries, decoder.prepare(memory))
-    assert_close(weights, numpy(of_heads).mean(1), "float32")
-
-
-def test_each_beam_carries_the_states_of_all_heads():
-    attention = MultiHead(LocationSensitiveAttention(17, 3, 5, dtype="float64"), 3)
-    assert_beams_carry_states(attention, normal(2, B, TK, DV))
-
-
-def test_heads_of_another_dtype():
-    layer = MultiHead(MonotonicAttention(5), 2, dtype="float16")
-    assert {head.base_attention.compute_dtype for head in layer.heads} == {"float16"}
-    assert MultiHead(BahdanauAttention(5, dtype="float64"), 2).compute_dtype == "float64"
-
-
-HEAD = BahdanauAttention(3)
-
-
-@pytest.mark.parametrize(
-    ("make", "fragments"),
-    [
-        (lambda: MultiHead(None, 2), ("`attention`", "built on ScoringMixin", "received None")),
-        (lambda: MultiHead(BahdanauAttention, 2), ("`attention`", "BahdanauAttention(...)")),
-        (
-            lambda: MultiHead(HEAD, 2, dropout=0.1),
-            ("`dropout`", "each head", "received 0.1", "BahdanauAttention(..., dropout=...)"),
-        ),
-        (
-            lambda: MultiHead(HEAD, 2, normalizer="sparsemax"),
-            ("`normalizer`", "each head", "received 'sparsemax'"),
-        ),
-        (lambda: MultiHead(HEAD, 2, seed=4), ("`seed`", "each head", "received 4")),
-        (
-            lambda: MultiHead(BahdanauAttention(3, activity_regularizer="l2"), 2),
-            ("`attention`", "`activity_regularizer`", "Give it to MultiHead."),
-        ),
-        (
-            lambda: MultiHead(HEAD, 4)(np.ones((1, 2, 5)), np.ones((1, 2, 3))),
-            ("`num_heads`", "features of `value`", "num_heads=4, and 3 features"),
-        ),
-        (
-            lambda: MultiHead(MemoryHop(), 2)(np.ones((1, 5)), np.ones((1, 2, 5))),
-            ("a head reads 3 of the 5 features", "head_0: `value` must be", "has 5 features"),
-        ),
-    ],
-)
-def test_refusals(make, fragments):
-    assert_refused(make, *fragments)
-
-
-def test_a_state_that_does_not_fit():
-    layer = MultiHead(LocationSensitiveAttention(7), 3)
-    layer.build((B, DQ), (B, TK, DV))
-    memory = layer.prepare(np.ones((B, TK, DV)))
-    query, wrong = np.ones((B, DQ)), [ops.zeros((B, TK))] * 2
-    assert_refused(lambda: layer.attend(query, memory, wrong), "`state`", "shapes")
-    assert_refused(lambda: layer.head_weights(query, memory, wrong), "`state`", "shapes")
-    plain = MultiHead(BahdanauAttention(7), 3)
-    plain.build((B, DQ), (B, TK, DV))
-    memory = plain.prepare(np.ones((B, TK, DV)))
-    assert_refused(lambda: plain.head_weights(query, memory, wrong), "no state", "Leave `state`")
-
-
-class Doubled(MultiHead):
+class Altered(ka.MultiHead):
     def combine(self, query, context):
         return 2 * super().combine(query, context)
 
-
-class Summed(MultiHead):
     def sequence_loss(self, weights, query_mask, memory_mask):
         return ops.sum(weights)
 
 
-@pytest.mark.parametrize("fed", [False, True])
-def test_a_decoder_uses_the_combine_of_a_subclass(fed):
-    attention = Doubled(BahdanauAttention(5), 2)
-    options = {"query": "current", "input_feeding": fed}
-    decoder = AttentionRNN(keras.layers.GRUCell(7), attention, **options)
-    assert_steps_equal_the_call(decoder, *(normal(n, B, 3, DV, dtype="float32") for n in (1, 2)))
+def test_the_loss_on_the_weights_is_that_of_their_mean():
+    one = ka.CoverageAttention(17, loss_weight=0.5)
+    for kind in (ka.MultiHead, Altered):
+        layer = kind(ka.CoverageAttention(17, loss_weight=0.5), 3)
+        _, weights = run(layer, SEQUENCES, MEMORY)
+        expected = ops.sum(weights) if kind is Altered else one.sequence_loss(weights, None, None)
+        assert_all_close(layer.losses, [expected], "float32")
 
 
-def test_the_loss_of_a_subclass():
-    layer = Summed(BahdanauAttention(5), 2)
-    layer(*(normal(n, B, 3, DV, dtype="float32") for n in (1, 2)))
-    assert [float(numpy(x)) for x in layer.losses] == pytest.approx([3 * B], rel=1e-5)
+@pytest.mark.parametrize("options", [{"query": "previous"}, {"input_feeding": True}])
+def test_a_decoder_uses_the_combine_of_a_subclass(options):
+    heads = Altered(ka.LocationSensitiveAttention(17, filters=3, kernel_size=5), 3)
+    decoder = ka.AttentionRNN(keras.layers.GRUCell(11), heads, **options)
+    state = assert_steps_equal_the_call(decoder, SEQUENCES, MEMORY, lengths_mask([5, 7], TK))
+    assert len(keras.tree.flatten(state.attention)) == 3
+
+
+def test_the_weights_of_each_head_in_a_decoder():
+    """A GRU has the query of a step, its last state, among its outputs."""
+    heads = ka.MultiHead(ka.LocationSensitiveAttention(7), 3)
+    decoder = ka.AttentionRNN(keras.layers.GRUCell(11), heads)
+    outputs, weights = run(decoder, SEQUENCES, MEMORY)
+    queries = np.concatenate([np.zeros((B, 1, 11)), numpy(outputs)[:, :-1]], 1).astype("float32")
+    of_heads = decoder.attention.head_weights(queries, decoder.prepare(MEMORY))
+    assert_close(weights, numpy(of_heads).mean(1), "float32")
+
+
+QUERY, VALUE = np.ones((B, DQ)), np.ones((B, TK, DV))
+
+
+def with_state(method, attention):
+    """A call of a method with a state that does not fit."""
+
+    def call():
+        layer = ka.MultiHead(attention, 3)
+        layer(QUERY, VALUE)
+        getattr(layer, method)(QUERY, layer.prepare(VALUE), [np.zeros((B, TK), "float32")] * 2)
+
+    return call
+
+
+test_refusals = refusals(
+    (lambda: ka.MultiHead(None, 2), "`attention`", "built on ScoringMixin", "received None"),
+    (lambda: ka.MultiHead(ka.BahdanauAttention, 2), "`attention`", "BahdanauAttention(...)"),
+    *((lambda name=name, value=value: ka.MultiHead(ka.BahdanauAttention(3), 2, **{name: value}),
+       f"`{name}`", "each head", f"received {value!r}", f"BahdanauAttention(..., {name}=...)")
+      for name, value in (("dropout", 0.1), ("normalizer", "sparsemax"), ("seed", 4))),
+    (lambda: ka.MultiHead(ka.BahdanauAttention(3, activity_regularizer="l2"), 2),
+     "`attention`", "`activity_regularizer`", "Give it to MultiHead."),
+    (lambda: ka.MultiHead(ka.MultiSource([ka.BahdanauAttention(3), ka.LuongAttention()]), 2),
+     "`attention` must read one memory", "MultiSource([MultiHead(...), ...])"),
+    (lambda: ka.MultiHead(ka.BahdanauAttention(3), 4)(QUERY, VALUE[..., :3]),
+     "`num_heads`", "features of `value`", "num_heads=4, and 3 features"),
+    (lambda: ka.MultiHead(ka.MemoryHop(), 2)(QUERY, VALUE[..., :5]),
+     "a head reads 3 of the 5 features", "head_0: `value` must be", "has 5 features"),
+    (with_state("attend", ka.LocationSensitiveAttention(7)), "`state`", "shapes"),
+    (with_state("head_weights", ka.LocationSensitiveAttention(7)), "`state`", "shapes"),
+    (with_state("head_weights", ka.BahdanauAttention(7)), "no state", "Leave `state`"),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("hook", ["score", "project_query", "project_key", "weigh", "window"])
 def test_hooks_of_the_heads_are_refused(hook):
-    function = getattr(BahdanauAttention, hook)
+    function = getattr(ka.BahdanauAttention, hook)
     with pytest.raises(TypeError, match=f"Mine: `{hook}` is a hook of the attentions inside"):
-        type("Mine", (MultiHead,), {hook: function})
-
-
-def test_the_seed_after_the_largest_is_zero():
-    heads = MultiHead(BahdanauAttention(3, dropout=0.4, seed=2**32 - 1), 2).heads
-    assert [head.seed for head in heads] == [2**32 - 1, 0]
+        type("Mine", (ka.MultiHead,), {hook: function})

@@ -1,33 +1,15 @@
 """Several memories against loops: alone, in decoders, in beams, in models and in files."""
 
-from dataclasses import dataclass
-
 import keras
 import numpy as np
 import pytest
 from keras import ops, tree
 
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    CoverageAttention,
-    DecoderStack,
-    Ensemble,
-    LocationSensitiveAttention,
-    LuongAttention,
-    MemoryHop,
-    MultiHead,
-    MultiSource,
-    RecurrentEncoder,
-    Seq2Seq,
-    beam_search,
-)
-from keras_attention.ops import compiling
+import keras_attention as ka
 from keras_attention.search import average_steps, free_run, greedy_search, replace_unknown
 from keras_attention.seq2seq import PointerGenerator
 from tests import fast, oracles
-from tests.backends import compiled, dtypes, on_tensorflow, only_on, tensor
-from tests.decoder.cases import assert_beams_carry_states
+from tests.backends import compiled, dtypes, on_tensorflow, tensor
 from tests.helpers import (
     BAHDANAU,
     DTYPES,
@@ -41,26 +23,26 @@ from tests.helpers import (
     assert_all_close,
     assert_close,
     assert_gradients,
-    assert_refused,
-    assert_steps_equal_the_call,
     gradients,
     normal,
     numpy,
     randomize,
+    refusals,
     weight_arrays,
 )
+from tests.layers.papers import run
+from tests.seq2seq.cases import TARGETS
+from tests.seq2seq.test_one_path import BOTH, TwoMemories
 
 B, T, D, H, DK, STEPS, DV = 2, 5, 3, 19, (29, 31), (7, 11), (13, 2)
 
 
-@dataclass(frozen=True)
-class Sources:
-    """An attention for each memory, and the oracle of the same equations."""
-
-    mechanisms: tuple
+class Sources:  # an attention for each memory, and the oracle of the same equations
+    def __init__(self, *mechanisms):
+        self.mechanisms = mechanisms
 
     def make(self, dtype="float64"):
-        return MultiSource([x.make(dtype=dtype) for x in self.mechanisms])
+        return ka.MultiSource([x.make(dtype=dtype) for x in self.mechanisms])
 
     def row(self, layer, weights=None, keys=DV, values=DV, steps=STEPS):
         arrays, rows = list(weights or weight_arrays(layer)), []
@@ -72,11 +54,11 @@ class Sources:
 
 
 SOURCES = {
-    "contents": Sources((BAHDANAU["sparse"], LUONG["general-global"])),
-    "windows": Sources((LUONG["general-local-m"], MECHANISMS["vector"])),
-    "a state": Sources((BAHDANAU["plain"], RECURRENT["location"])),
-    "states": Sources((RECURRENT["coverage"], RECURRENT["monotonic, chunks"])),
-    "heads": Sources((HEADS["heads, location"], Heads(LuongAttention, {"units": 2}, 2))),
+    "contents": Sources(BAHDANAU["sparse"], LUONG["general-global"]),
+    "windows": Sources(LUONG["general-local-m"], MECHANISMS["vector"]),
+    "a state": Sources(BAHDANAU["plain"], RECURRENT["location"]),
+    "states": Sources(RECURRENT["coverage"], RECURRENT["monotonic, chunks"]),
+    "heads": Sources(HEADS["heads, location"], Heads(ka.LuongAttention, {"units": 2}, 2)),
 }
 OPTIONS = {
     "previous": {"query": "previous"},
@@ -94,9 +76,8 @@ JOINED = np.concatenate(HOLES, axis=1)
 
 
 def memories(dtype="float64", sizes=DV, seed=2):
-    return [
-        normal([seed, n], B, *x, dtype=dtype) for n, x in enumerate(zip(STEPS, sizes, strict=True))
-    ]
+    shapes = enumerate(zip(STEPS, sizes, strict=True))
+    return [normal([seed, n], B, *x, dtype=dtype) for n, x in shapes]
 
 
 def side_by_side(weights):
@@ -108,75 +89,57 @@ def side_by_side(weights):
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.each_value
 def test_equals_the_loop(name, dtype, jit):
-    layer = SOURCES[name].make(dtype)
-    layer.build((B, T, D), [x.shape for x in memories()], [x.shape for x in memories(sizes=DK)])
+    query, *both = normal(1, B, T, D, dtype=dtype), memories(dtype), memories(dtype, DK, 3)
+    layer, masks = SOURCES[name].make(dtype), {"query_mask": QUERY_MASK}
+    layer.build(query.shape, *([x.shape for x in xs] for xs in both))
     randomize(layer)
-    query, values, keys = normal(1, B, T, D, dtype=dtype), memories(dtype), memories(dtype, DK, 3)
-    masks = {"query_mask": QUERY_MASK}
-
-    def call(query, values, keys):
-        return layer(query, values, keys, value_mask=HOLES, **masks, return_attention_scores=True)
-
-    output, weights = compiled(call, jit)(
-        tensor(query), *(list(map(tensor, x)) for x in (values, keys))
-    )
-    joined = oracles.blocks(values), oracles.blocks(keys)
-    row = SOURCES[name].row(layer, keys=DK)
+    call = compiled(lambda *x: run(layer, *x, value_mask=HOLES, **masks), jit)
+    output, *weights = call(tensor(query), *(list(map(tensor, x)) for x in both))
+    row, joined = SOURCES[name].row(layer, keys=DK), map(oracles.blocks, both)
     expected = oracles.attend(row, query, *joined, value_mask=JOINED, **masks)
     assert dtypes(output, *weights) == [dtype] * 3
     assert_close(output, expected[0], dtype, before=1)
     assert_close(side_by_side(weights), expected[1], dtype)
 
 
-@pytest.mark.parametrize("masks", [(HOLES[0], None), (None, HOLES[1]), (None, None)])
-def test_a_mask_may_be_missing(masks):
-    layer = SOURCES["contents"].make()
-    values = memories()
-    output = layer(normal(1, B, T, D), values, value_mask=list(masks))
-    for n, (one, mask) in enumerate(zip(layer.attentions, masks, strict=True)):
-        expected = one(normal(1, B, T, D), values[n], value_mask=mask)
-        assert_close(output[..., 13 * n : 13 + 2 * n], numpy(expected))
+PAIRS = np.random.default_rng(1).random((B, T, STEPS[0])) < 0.5
 
 
-def test_masks_of_pairs_and_causal_masks():
+@pytest.mark.parametrize("masks", [
+    {"value_mask": [HOLES[0], None]},
+    {"value_mask": [None, HOLES[1]], "attention_mask": [PAIRS, None], "use_causal_mask": True},
+])  # fmt: skip
+def test_each_attention_gets_its_own_masks(masks):
     layer, query, values = SOURCES["contents"].make(), normal(1, B, T, D), memories()
-    pairs = [np.random.default_rng(1).random((B, T, STEPS[0])) < 0.5, None]
-    options = {"attention_mask": pairs, "use_causal_mask": True}
-    _, weights = layer(query, values, **options, return_attention_scores=True)
+    output, *weights = run(layer, query, values, **masks)
     for n, one in enumerate(layer.attentions):
-        own = {**options, "attention_mask": pairs[n], "return_attention_scores": True}
-        assert_close(weights[n], numpy(one(query, values[n], **own)[1]))
-    step = layer(query[:, 2], values, attention_mask=[pairs[0][:, 2], None])
-    own = layer.attentions[0](query[:, 2], values[0], attention_mask=pairs[0][:, 2])
+        own = {name: x if x is True else x[n] for name, x in masks.items()}
+        found = [output[..., 13 * n : 13 + 2 * n], weights[n]]
+        assert_all_close(found, run(one, query, values[n], **own))
+    step = layer(query[:, 2], values, attention_mask=[PAIRS[:, 2], None])
+    own = layer.attentions[0](query[:, 2], values[0], attention_mask=PAIRS[:, 2])
     assert_close(step[:, :13], numpy(own))
 
 
-SMALL = {
-    "contents": Sources((Mechanism(BahdanauAttention, {"units": 2}), LUONG["general-global"])),
-    "a vector and a state": Sources(
-        (
-            Mechanism(LuongAttention, {"alignment": "local-p", "half_width": 1, "units": 2}),
-            Mechanism(LocationSensitiveAttention, {"units": 2, "filters": 1, "kernel_size": 3}),
-        )
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_gradients_are_those_of_the_loop(name):
-    layer = SMALL[name].make()
+@pytest.mark.parametrize("sources", [
+    Sources(Mechanism(ka.BahdanauAttention, {"units": 2}), LUONG["general-global"]),
+    Sources(
+        Mechanism(ka.LuongAttention, {"alignment": "local-p", "half_width": 1, "units": 2}),
+        Mechanism(ka.LocationSensitiveAttention, {"units": 2, "filters": 1, "kernel_size": 3})),
+], ids=["contents", "a vector and a state"])  # fmt: skip
+def test_gradients_are_those_of_the_loop(sources):
+    layer = sources.make()
     inputs = normal(1, B, 3, 2), normal(2, B, 5, 3), normal(3, B, 2, 2)
     layer.build((B, 3, 2), [(B, 5, 3), (B, 2, 2)])
     randomize(layer)
     masks = [np.array([[1, 0, 1, 1, 1], [0, 1, 1, 1, 0]], bool), np.array([[1, 1], [0, 1]], bool)]
 
     def call(query, *values):
-        options = {"value_mask": masks, "return_attention_scores": True}
-        return tree.flatten(layer(query, list(values), **options))
+        return run(layer, query, list(values), value_mask=masks)
 
     def oracle(inputs, weights):
         query, *values = inputs
-        row = SMALL[name].row(layer, weights, (3, 2), (3, 2), (5, 2))
+        row = sources.row(layer, weights, (3, 2), (3, 2), (5, 2))
         mask = np.concatenate(masks, axis=1)
         output, align = oracles.attend(row, query, oracles.blocks(values), value_mask=mask)
         return [output, align[..., :5], align[..., 5:]]
@@ -186,7 +149,7 @@ def test_gradients_are_those_of_the_loop(name):
 
 def built(name, options, cell=keras.layers.GRUCell, dtype="float64", **more):
     attention = SOURCES[name].make(dtype)
-    decoder = AttentionRNN(cell(H, dtype=dtype), attention, **OPTIONS[options], **more)
+    decoder = ka.AttentionRNN(cell(H, dtype=dtype), attention, **OPTIONS[options], **more)
     decoder.build((None, None, D), [(None, None, size) for size in DV])
     return randomize(decoder)
 
@@ -211,8 +174,7 @@ def looped(name, decoder, sequences, values, **masks):
 def test_a_decoder_equals_the_loop_as_a_whole_and_step_by_step(name, options):
     decoder, sequences, values = built(name, options), normal(1, B, T, D), memories()
     inputs, masks = (sequences, values), {"sequences_mask": QUERY_MASK}
-    options = {"memory_mask": HOLES, "return_attention_scores": True}
-    found, weights = decoder(*inputs, **masks, **options)
+    found, *weights = run(decoder, *inputs, **masks, memory_mask=HOLES)
     expected = looped(name, decoder, *inputs, **masks, memory_mask=JOINED)
     assert_all_close([found, side_by_side(weights)], expected)
     expected = looped(name, decoder, *inputs, memory_mask=JOINED)
@@ -224,28 +186,20 @@ def test_a_decoder_equals_the_loop_as_a_whole_and_step_by_step(name, options):
         assert_close(side_by_side(weights), expected[1][:, i])
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("contents", "previous"),
-        *(
-            pytest.param(name, options, marks=pytest.mark.slow)
-            for name, options in (("windows", "fed"), ("a state", "fed"), ("heads", "previous"))
-        ),
-    ],
-)
-@pytest.mark.parametrize("jit", fast([False, True], [False], slow=0))
-@pytest.mark.each_value
-def test_nan_under_the_masks_changes_neither_outputs_nor_gradients(name, options, jit):
+@pytest.mark.parametrize(("name", "options"), [
+    ("contents", "previous"),
+    *(pytest.param(*x, marks=pytest.mark.slow)
+      for x in (("windows", "fed"), ("a state", "fed"), ("heads", "previous"))),
+])  # fmt: skip
+def test_nan_under_the_masks_changes_neither_outputs_nor_gradients(name, options):
     decoder, sequences = built(name, options), normal(1, B, T, D)
 
     def call(sequences, *values):
-        options = {"return_attention_scores": True, "training": True}
-        return tree.flatten(decoder(sequences, list(values), memory_mask=HOLES, **options))
+        return run(decoder, sequences, list(values), memory_mask=HOLES, training=True)
 
     spoiled = [np.where(m[..., None], x, np.nan) for x, m in zip(memories(), HOLES, strict=True)]
-    outputs, found = gradients(decoder, call, (sequences, *memories()), jit)
-    others, again = gradients(decoder, call, (sequences, *spoiled), jit)
+    outputs, found = gradients(decoder, call, (sequences, *memories()))
+    others, again = gradients(decoder, call, (sequences, *spoiled))
     assert_all_close([*others, *again], [*outputs, *found])
 
 
@@ -259,8 +213,7 @@ def test_the_gradient_of_training_is_that_of_the_backend(name, options):
         decoder = built(name, options, cell)
 
         def call(sequences, *values, decoder=decoder):
-            options = {"return_attention_scores": True, "training": False, "memory_mask": HOLES}
-            return tree.flatten(decoder(sequences, list(values), **options))
+            return run(decoder, sequences, list(values), memory_mask=HOLES, training=False)
 
         outputs, of = gradients(decoder, call, (normal(1, B, T, D), *memories()))
         found.append([*outputs, *of])
@@ -309,25 +262,12 @@ def test_a_decoder_resumes_with_the_states_of_all_attentions():
     assert decoder.get_initial_state(decoder.prepare(values)).attention[0] is None
 
 
-def test_a_stack_attends_to_several_memories():
-    rnns = [keras.layers.GRU(n, return_sequences=True) for n in (7, 11)]
-    decoder = DecoderStack(rnns, SOURCES["a state"].make("float32"))
-    sequences, values = normal(1, B, T, D, dtype="float32"), memories("float32")
-    decoder(sequences, values)
-    randomize(decoder)
-    masks = {"sequences_mask": QUERY_MASK, "memory_mask": HOLES}
-    _, weights = decoder(sequences, values, **masks, return_attention_scores=True)
-    assert [x.shape for x in weights] == [(B, T, n) for n in STEPS]
-    assert not np.any(side_by_side(weights)[~QUERY_MASK])
-    assert_steps_equal_the_call(decoder, sequences, values, HOLES)
-
-
 @pytest.mark.parametrize("inside", [False, True])
 def test_each_attention_drops_its_own_memory_steps(inside):
-    layer = MultiSource([BahdanauAttention(7, dropout=0.5, seed=n) for n in (1, 2)])
+    layer = ka.MultiSource([ka.BahdanauAttention(7, dropout=0.5, seed=n) for n in (1, 2)])
     called = layer
     if inside:
-        called = AttentionRNN(keras.layers.GRUCell(5), layer, output_mode="attention")
+        called = ka.AttentionRNN(keras.layers.GRUCell(5), layer, output_mode="attention")
     batch, size = 101, 8
     query, value = normal(1, batch, 3, 5), np.tile(np.eye(size), (batch, 1, 1))
     read = numpy(called(query, [value, value], training=True)) == 0
@@ -340,28 +280,30 @@ def test_each_attention_drops_its_own_memory_steps(inside):
 
 
 def test_the_losses_of_all_attentions_are_added():
-    one, other = CoverageAttention(7, loss_weight=0.5), CoverageAttention(7, loss_weight=2.0)
-    layer = MultiSource([one, BahdanauAttention(7), other])
+    one, other = ka.CoverageAttention(7, loss_weight=0.5), ka.CoverageAttention(7, loss_weight=2.0)
+    layer = ka.MultiSource([one, ka.BahdanauAttention(7), other])
     query, values = normal(1, B, T, D), [*memories(), memories()[0]]
     masks = [*HOLES, None]
-    _, weights = layer(query, values, value_mask=masks, return_attention_scores=True)
+    _, *weights = run(layer, query, values, value_mask=masks)
     expected = [layer.attentions[n].sequence_loss(weights[n], None, masks[n]) for n in (0, 2)]
     assert len(layer.losses) == 1
     assert_close(layer.losses[0], numpy(expected[0] + expected[1]), "float32")
-    assert not MultiSource([BahdanauAttention(7), LuongAttention()])._has_loss
+    assert not ka.MultiSource([ka.BahdanauAttention(7), ka.LuongAttention()])._has_loss
 
 
 def test_it_follows_its_attentions():
-    one, other = LuongAttention("general", "local-m"), LocationSensitiveAttention(3)
-    layer = MultiSource([one, other])
-    assert (layer.has_state, layer.uses_position, layer.decoder_query) == (True, True, "current")
-    layer = MultiSource([BahdanauAttention(3), LuongAttention()])
-    assert (layer.has_state, layer.uses_position, layer.decoder_query) == (False, False, "previous")
-    double = [kind(dtype="float64") for kind in (LuongAttention, MemoryHop)]
-    assert MultiSource(double).compute_dtype == "float64"
+    local, plain = ka.LuongAttention("general", "local-m"), ka.BahdanauAttention(3)
+    for attentions, expected in (
+        ([local, ka.LocationSensitiveAttention(3)], (True, True, "current")),
+        ([plain, ka.LuongAttention()], (False, False, "previous")),
+    ):
+        layer = ka.MultiSource(attentions)
+        assert (layer.has_state, layer.uses_position, layer.decoder_query) == expected
+    double = [kind(dtype="float64") for kind in (ka.LuongAttention, ka.MemoryHop)]
+    assert ka.MultiSource(double).compute_dtype == "float64"
 
 
-class Windowed(BahdanauAttention):
+class Windowed(ka.BahdanauAttention):
     """Notes the position that its window gets. It does not count steps."""
 
     def window(self, query, memory, position):
@@ -369,11 +311,12 @@ class Windowed(BahdanauAttention):
 
 
 def test_only_an_attention_that_counts_steps_gets_their_numbers():
-    attentions = [LuongAttention("dot", alignment="local-m", half_width=2), Windowed(13)]
-    layer = AttentionRNN(keras.layers.GRUCell(7), MultiSource(attentions))
+    attentions = [ka.LuongAttention("dot", alignment="local-m", half_width=2), Windowed(13)]
+    layer = ka.AttentionRNN(keras.layers.GRUCell(7), ka.MultiSource(attentions))
     words, first, second = normal(1, B, T, D), normal(2, B, 5, 7), normal(3, B, 4, 7)
     assert layer(words, [first, second]).shape[:2] == (B, T)
-    layer = DecoderStack([keras.layers.GRU(7, return_sequences=True) for _ in "ab"], Windowed(13))
+    rnns = [keras.layers.GRU(7, return_sequences=True) for _ in range(2)]
+    layer = ka.DecoderStack(rnns, Windowed(13))
     assert layer(words, first).shape == (B, T, 7)
 
 
@@ -396,10 +339,6 @@ def search_parts():
 TOKENS = {"start_token": START, "end_token": END, "max_length": 4}
 
 
-def test_each_beam_carries_the_states_of_all_attentions():
-    assert_beams_carry_states(SOURCES["states"].make(), memories(), [tensor(HOLES[0]), None])
-
-
 def test_searches_that_take_several_memories():
     decoder, step, prepared, state = search_parts()
     alone = greedy_search(step, state, prepared, **TOKENS)
@@ -417,244 +356,93 @@ def test_searches_that_take_several_memories():
     assert_all_close([x[:, 0] for x in run.weights], weights)
 
 
-def test_what_reads_one_memory_says_so():
-    _, step, prepared, state = search_parts()
-    assert_refused(
-        lambda: beam_search(step, state, prepared, coverage_penalty=0.1, **TOKENS),
-        *("beam_search: `coverage_penalty` needs the weights of one memory", "received ["),
-    )
-    found = greedy_search(step, state, prepared, **TOKENS)
-    source = np.ones((B, STEPS[0]), "int32")
-    assert_refused(
-        lambda: replace_unknown(found.tokens, found.weights, source, 3),
-        *("`weights` must be floating-point", "received [", "such as weights[0]"),
-    )
-    replaced = replace_unknown(found.tokens, found.weights[0], source, 3)
-    assert replaced.shape == (B, 4)
-
-
-WORDS = np.array([[4, 5, 6, 3, 7], [7, 8, 3, 0, 0], [5, 5, 8, 4, 0]])
-TAGS = np.array([[3, 5], [4, 0], [6, 3]])
-TARGETS = np.array([[5, 6, 4, 2], [8, 2, 0, 0], [5, 4, 2, 0]])
-SOURCE = WORDS, TAGS
-
-
-def make_model(attention=None, head=None, seed=0):
-    """A model that reads a word and its tags: a functional encoder with two memories."""
-    word, tags = (keras.Input((None,), dtype="int32", name=name) for name in ("word", "tags"))
-    gru = keras.layers.GRU(4, return_sequences=True, return_state=True)
-    encoder = RecurrentEncoder(keras.layers.Embedding(9, 5), keras.layers.Bidirectional(gru))
-    letters, state, mask = encoder(word)
-    memory = [letters, keras.layers.Embedding(9, 6)(tags)]
+def make_model(attention=None, head=None):
+    """A model that reads two sources."""
     if attention is None:
-        heads = MultiHead(LocationSensitiveAttention(5, 2, 3, dropout=0.1, seed=3), 3)
-        attention = MultiSource([heads, BahdanauAttention(5)])
-    model = Seq2Seq(
-        keras.Model([word, tags], (memory, state, [mask, ops.not_equal(tags, 0)])),
-        AttentionRNN(keras.layers.GRUCell(8), attention),
-        target_embedding=keras.layers.Embedding(9, 5),
-        head=head or keras.layers.Dense(9),
-        start_token=START,
-        end_token=END,
-    )
-    model((SOURCE, TARGETS))
-    return randomize(model, seed, scale=1)
+        heads = ka.MultiHead(ka.LocationSensitiveAttention(5, 2, 3, dropout=0.1, seed=3), 3)
+        attention = ka.MultiSource([heads, ka.BahdanauAttention(5)])
+    decoder = ka.AttentionRNN(keras.layers.GRUCell(8), attention)
+    head, table = head or keras.layers.Dense(11), keras.layers.Embedding(11, 5)
+    model = ka.Seq2Seq(TwoMemories(), decoder, table, head, START, END)
+    model((BOTH, TARGETS))
+    return randomize(model, scale=1)
 
 
-def test_a_step_of_a_model_is_its_call():
+def test_what_is_behind_the_masks_of_a_model_does_not_count():
+    wide = tuple(np.pad(x, [(0, 0), (0, n)]) for n, x in zip((2, 3), BOTH, strict=True))
     model = make_model()
-    logits = numpy(model((SOURCE, TARGETS)))
-    state, memory = model.start(SOURCE)
-    for i in range(3):
-        tokens = TARGETS[:, i - 1] if i else np.full(3, START)
-        found, state, _ = model.step(tensor(tokens.astype("int32")), state, memory)
-        valid = TARGETS[:, i] != 0
-        # Logits of up to five: their rounding grows with the number.
-        expected = logits[valid, i, 2:]
-        np.testing.assert_allclose(numpy(found)[valid, 2:], expected, rtol=2e-6, atol=2e-6)
+    found, expected = (model.log_probability(x, TARGETS) for x in (wide, BOTH))
+    for x, y, source in zip(found.weights, expected.weights, BOTH, strict=True):
+        assert_close(x[..., : source.shape[1]], y, "float32")
+    np.testing.assert_allclose(found.scores, expected.scores, 1e-5)
 
 
-def test_tags_and_letters_behind_the_masks_do_not_count():
-    model = make_model()
-    wide = np.pad(WORDS, [(0, 0), (0, 2)]), np.pad(TAGS, [(0, 0), (0, 3)])
-    found, expected = (numpy(model((x, TARGETS))) for x in (wide, SOURCE))
-    np.testing.assert_allclose(found, expected, atol=2e-6)
-    result = model.log_probability(wide, TARGETS)
-    assert [x.shape for x in result.weights] == [(3, 4, 7), (3, 4, 5)]
-    np.testing.assert_allclose(result.scores, model.log_probability(SOURCE, TARGETS).scores, 1e-5)
+def two():
+    return ka.MultiSource([ka.BahdanauAttention(3), ka.LuongAttention("general")])
 
 
-@pytest.mark.slow
-@compiling(False)  # compiling every program would take most of the time
-def test_a_model_of_two_sources_trains_generates_and_is_loaded(tmp_path):
-    model = make_model()
-    model.compile(keras.optimizers.SGD(0.1))
-    before = [numpy(x) for x in model.trainable_weights]
-    model.fit(SOURCE, TARGETS, epochs=1, verbose=0)
-    for old, new in zip(before, model.trainable_weights, strict=True):
-        assert not np.array_equal(old, numpy(new)), new.path
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    results = [x.generate(SOURCE, 6, n_best=2) for x in (model, loaded)]
-    assert np.array_equal(results[0].tokens, results[1].tokens)
-    assert_all_close(results[0].weights, results[1].weights, "float32")
-    assert [x.shape for x in results[0].weights] == [(3, 2, 6, 5), (3, 2, 6, 2)]
-    few = model.generate(SOURCE, 6, "greedy", batch_size=2)
-    together = Ensemble([model, loaded]).generate(SOURCE, 6, "greedy")
-    assert np.array_equal(together.tokens, few.tokens)
+def decoder_of_two():
+    return ka.AttentionRNN(keras.layers.GRUCell(5), two())
 
 
-@only_on("tensorflow", reason="a SavedModel")
-@pytest.mark.exhaustive
-def test_a_model_of_two_sources_is_exported(tmp_path):
-    import tensorflow as tf
+def refused(call, *words, make=two):
+    """A row of `refusals`: a call of a layer that is built."""
 
-    model = make_model()
-    model.export_generate(tmp_path / "saved", 4, "greedy")
-    serve = tf.saved_model.load(tmp_path / "saved").signatures["serving_default"]
-    found = serve(word=tf.constant(WORDS), tags=tf.constant(TAGS))
-    expected = model.generate(SOURCE, 4, "greedy")
-    assert np.array_equal(found["tokens"], expected.tokens)
-    for n in range(2):
-        np.testing.assert_allclose(found[f"weights_{n}"], expected.weights[n], atol=2e-6)
+    def built_and_called():
+        layer = make()
+        layer(QUERY, FLOATS)
+        call(layer)
+
+    return built_and_called, *words
 
 
-class Reader(keras.layers.Layer):
-    """A head that reads the contexts and the weights of all memories."""
-
-    reads = ("context", "weights", "memory", "memory_mask")
-
-    def __init__(self):
-        super().__init__()
-        self.dense = keras.layers.Dense(9)
-
-    def call(self, output, context=None, weights=None, memory=None, memory_mask=None, **_):
-        assert len(weights) == len(memory) == len(memory_mask) == 2
-        return self.dense(context)
+def replaced():
+    _, step, prepared, state = search_parts()
+    found = greedy_search(step, state, prepared, **TOKENS)
+    replace_unknown(found.tokens, found.weights, np.ones((B, STEPS[0]), "int32"), 3)
 
 
-def test_a_head_may_read_all_memories():
-    attentions = LocationSensitiveAttention(5, 2, 3), BahdanauAttention(5)
-    model = make_model(MultiSource([*attentions]), head=Reader())
-    weights = model.log_probability(SOURCE, TARGETS).weights
-    _, (prepared, _) = model.start(SOURCE)
-    values = prepared.value
-    context = [x @ numpy(y) for x, y in zip(weights, values, strict=True)]
-    expected = model.head.dense(np.concatenate(context, axis=-1))
-    found = numpy(model((SOURCE, TARGETS)))
-    valid = TARGETS != 0
-    np.testing.assert_allclose(found[valid], numpy(expected)[valid], atol=1e-5)
+def searched_with_coverage():
+    _, step, prepared, state = search_parts()
+    ka.beam_search(step, state, prepared, coverage_penalty=0.1, **TOKENS)
 
 
-def attentions():
-    return [BahdanauAttention(3), LuongAttention("general")]
-
-
-def make_decoder():
-    decoder = AttentionRNN(keras.layers.GRUCell(5), MultiSource(attentions()))
-    decoder.build((None, None, D), [(None, None, size) for size in DV])
-    return decoder
-
-
-LAYER, QUERY, FLOATS = MultiSource(attentions()), normal(1, B, T, D), memories()
-ONE = BahdanauAttention(3)
-REFUSALS = [
-    (lambda: MultiSource(ONE), "`attentions` must be a list of at least two", "needs no MultiSour"),
-    (lambda: MultiSource([ONE, None]), "`attentions[1]` must be one layer built on ScoringMixin"),
-    (lambda: MultiSource([BahdanauAttention, ONE]), "`attentions[0]`", "BahdanauAttention(...)."),
-    (lambda: MultiSource([ONE] * 2), "same attention twice"),
-    (
-        lambda: MultiSource([ONE, BahdanauAttention(3, dtype="float64")]),
-        *("in the dtype of the layer, float32", "'float64'", "the same `dtype`"),
-    ),
-    (
-        lambda: MultiSource(attentions(), dropout=0.1),
-        *("`dropout` is an argument of each attention", "BahdanauAttention(..., dropout=...)"),
-    ),
-    (
-        lambda: MultiSource([BahdanauAttention(3, activity_regularizer="l2"), LuongAttention()]),
-        *("`attentions[0]` must have no `activity_regularizer`", "Give it to MultiSource."),
-    ),
-    (
-        lambda: MultiSource([MultiSource(attentions()), ONE]),
-        *("`attentions[0]` must read one memory", "Make MultiSource the outermost"),
-    ),
-    (
-        lambda: MultiHead(MultiSource(attentions()), 2),
-        *("`attention` must read one memory", "MultiSource([MultiHead(...), ...])"),
-    ),
-    (
-        lambda: LAYER(QUERY, FLOATS[0]),
-        *("`value` must be a list of 2, one for each attention", "float64 of shape (2, 7, 13)"),
-    ),
-    (
-        lambda: LAYER(QUERY, [*FLOATS, FLOATS[0]]),
-        *("`value` must be a list of 2", "a list of 3", "Pass value=[first, second]"),
-    ),
-    (lambda: LAYER(QUERY), "`value` must be a list of 2", "received None"),
-    (
-        lambda: LAYER(QUERY, [FLOATS[0], FLOATS[1][:1]]),
-        *("`value[1]` must be", "because `query` has batch size 2; received float64 of shape (1, "),
-    ),
-    (
-        lambda: LAYER(QUERY, FLOATS, key=[FLOATS[0], None]),
-        *("`key[1]` must be floating-point, of shape (2, 11, ", "received None"),
-    ),
-    (
-        lambda: LAYER(QUERY, FLOATS, value_mask=HOLES[0]),
-        *("`value_mask` must be a list of 2", "received bool of shape (2, 7)"),
-    ),
-    (
-        lambda: LAYER(QUERY, FLOATS, value_mask=HOLES[::-1]),
-        *("`value_mask[0]` must be", "because `value[0]` has 7 memory steps", "of shape (2, 11)"),
-    ),
-    (
-        lambda: LAYER(QUERY, FLOATS, attention_mask=[None, np.ones((T, 7), bool)]),
-        "`attention_mask[1]` must be boolean, of shape (5, 11) or (2, 5, 11)",
-        "pass `value_mask`",
-    ),
-    (
-        lambda: MultiSource([MemoryHop(), ONE])(QUERY, FLOATS),
-        *("memory_hop", "`value` must be", "because `query` has 3 features", ", 13)"),
-    ),
-    (lambda: make_decoder()(QUERY, FLOATS[0]), "`memory` must be a list of 2"),
-    (
-        lambda: make_decoder()(QUERY, FLOATS[::-1]),
-        *("was built for `memory[0]` of 13 features", "(2, 11, 2)"),
-    ),
-    (
-        lambda: make_decoder().prepare(FLOATS, HOLES[0]),
-        "`memory_mask` must be a list of 2",
-    ),
-    (
-        lambda: make_model(head=PointerGenerator(6, 3)),
-        *("`weights` must be floating-point", "received [", "It reads one memory"),
-    ),
-    (
-        lambda: make_model(BahdanauAttention(3)),
-        *("`memory` must be floating-point", "received ["),
-    ),
-]
-
-
-@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda x: x[1])
-def test_refusals(refusal):
-    assert_refused(*refusal)
-
-
-def test_a_memory_or_a_state_that_does_not_fit():
-    decoder, other = make_decoder(), BahdanauAttention(3)
-    prepared = decoder.prepare(FLOATS)
-    state = decoder.get_initial_state(prepared)
-    other(QUERY, FLOATS[0])
-    memory, attention, query = other.prepare(FLOATS[0]), decoder.attention, np.ones((B, 5))
-    assert_refused(lambda: decoder.step(QUERY[:, 0], state, memory), "`memory` must be a list of 2")
-    assert_refused(lambda: attention.attend(query, memory), "`value` must be a list of 2")
-    assert_refused(lambda: attention.attend(query, FLOATS), "`memory` must come from prepare")
-    nothing = [None, None]
-    message = "this attention has no state"
-    assert_refused(lambda: attention.attend(query, prepared, nothing), message)
-    layer = SOURCES["states"].make("float32")
-    layer(QUERY, FLOATS)
-    memory, wrong = layer.prepare(FLOATS), [ops.zeros((B, 7)), ops.zeros((B, 7))]
-    assert_refused(lambda: layer.attend(QUERY[:, 0], memory, wrong), "`state`", "shapes")
+QUERY, FLOATS, ONE = normal(1, B, T, D), memories(), ka.BahdanauAttention(3)
+A_LIST = "must be a list of 2"
+test_refusals = refusals(
+    (lambda: ka.MultiSource(ONE),
+     "`attentions` must be a list of at least two", "needs no MultiSource"),
+    (lambda: ka.MultiSource([ONE, None]),
+     "`attentions[1]` must be one layer built on ScoringMixin"),
+    (lambda: ka.MultiSource([ONE] * 2), "same attention twice"),
+    (lambda: ka.MultiSource([ONE, ka.BahdanauAttention(3, dtype="float64")]),
+     "in the dtype of the layer, float32", "'float64'", "the same `dtype`"),
+    (lambda: ka.MultiSource([ONE, ka.LuongAttention()], dropout=0.1),
+     "`dropout` is an argument of each attention", "BahdanauAttention(..., dropout=...)"),
+    (lambda: ka.MultiSource([two(), ONE]), "`attentions[0]` must read one memory"),
+    refused(lambda layer: layer(QUERY, FLOATS[0]),
+            f"`value` {A_LIST}, one for each attention", "float64 of shape (2, 7, 13)"),
+    refused(lambda layer: layer(QUERY, [*FLOATS, FLOATS[0]]),
+            f"`value` {A_LIST}", "a list of 3", "Pass value=[first, second]"),
+    refused(lambda layer: layer(QUERY, FLOATS, key=[FLOATS[0], None]),
+            "`key[1]` must be floating-point, of shape (2, 11, ", "received None"),
+    refused(lambda layer: layer(QUERY, FLOATS, value_mask=HOLES[::-1]), "`value_mask[0]` must be",
+            "because `value[0]` has 7 memory steps", "of shape (2, 11)"),
+    refused(lambda layer: layer.attend(QUERY, FLOATS), "`memory` must come from prepare"),
+    refused(lambda layer: layer.attend(QUERY, layer.prepare(FLOATS), [None, None]),
+            "this attention has no state"),
+    refused(lambda layer: layer.attend(
+        QUERY[:, 0], layer.prepare(FLOATS), [np.zeros((B, 7), "float32")] * 2),
+            "`state`", "shapes", make=lambda: SOURCES["states"].make("float32")),
+    refused(lambda layer: layer(QUERY, FLOATS[0]), f"`memory` {A_LIST}", make=decoder_of_two),
+    refused(lambda layer: layer(QUERY, FLOATS[::-1]),
+            "was built for `memory[0]` of 13 features", "(2, 11, 2)", make=decoder_of_two),
+    refused(lambda layer: layer.prepare(FLOATS, HOLES[0]),
+            f"`memory_mask` {A_LIST}", make=decoder_of_two),
+    (searched_with_coverage,
+     "beam_search: `coverage_penalty` needs the weights of one memory", "received ["),
+    (replaced, "`weights` must be floating-point", "received [", "such as weights[0]"),
+    (lambda: make_model(head=PointerGenerator(6, 3)),
+     "`weights` must be floating-point", "received [", "It reads one memory"),
+    (lambda: make_model(ka.BahdanauAttention(3)), "`memory` must be floating-point", "received ["),
+)  # fmt: skip

@@ -5,18 +5,17 @@ import numpy as np
 import pytest
 
 from keras_attention import RETAIN
-from tests import fast
 from tests.backends import on_tensorflow
 from tests.helpers import (
     DTYPES,
     B,
     assert_all_close,
     assert_close,
-    assert_refused,
     normal,
     numpy,
     padded,
     randomize,
+    refusals,
     weight_arrays,
 )
 from tests.layers.papers import GAPS, PAPERS, D, T, retain, run
@@ -34,7 +33,7 @@ def total(layer, shares):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.each_value
 def test_the_contributions_are_those_of_the_paper_and_add_up_to_the_logits(mask, classes, dtype):
-    layer, (inputs,) = RETAIN(U, classes, dtype=dtype), CASE.inputs(dtype)
+    (inputs,), layer = CASE.inputs(dtype), RETAIN(U, classes, dtype=dtype)
     layer.build((None, None, D))
     names = [x.path.partition("/")[2] for x in randomize(layer).trainable_weights]
     weights = dict(zip(names, weight_arrays(layer), strict=True))
@@ -45,12 +44,10 @@ def test_the_contributions_are_those_of_the_paper_and_add_up_to_the_logits(mask,
         assert_close(layer(inputs, mask=mask), total(layer, shares), dtype)
 
 
-@pytest.mark.parametrize("fill", [np.inf, np.nan])
-def test_visits_that_are_masked_contribute_nothing(fill):
-    layer, (inputs,) = CASE.built(), CASE.inputs()
-    places = [0, 3, T]
+def test_visits_that_are_masked_contribute_nothing():
+    layer, (inputs,), places = CASE.built(), CASE.inputs(), [0, 3, T]
     kept = np.insert(np.ones(T, bool), places, False)
-    long, mask = padded(inputs, places, fill), np.tile(kept, (B, 1))
+    long, mask = padded(inputs, places, [np.inf, np.nan]), np.tile(kept, (B, 1))
     shares = numpy(layer.contributions(long, mask))
     assert not shares[:, ~kept].any()
     assert_close(shares[:, kept], numpy(layer.contributions(inputs)))
@@ -72,18 +69,16 @@ def test_a_graph_of_unknown_lengths_reads_no_visits(masked):
     import tensorflow as tf
 
     layer = CASE.built()
+    call = lambda x, mask: run(layer, x, mask=mask if masked else None)  # noqa: E731
     signature = tf.TensorSpec((None, None, D), "float64"), tf.TensorSpec((None, None), "bool")
-    program = tf.function(
-        lambda x, mask: run(layer, x, mask=mask if masked else None), signature, autograph=False
-    )
+    program = tf.function(call, signature, autograph=False)
     for visits in (T, 0):
         inputs, mask = normal(1, B, visits, D), np.arange(B * visits).reshape(B, visits) % 3 > 0
-        expected = run(layer, inputs, mask=mask if masked else None)
-        assert_all_close(program(inputs, mask), expected)
+        assert_all_close(program(inputs, mask), call(inputs, mask))
 
 
-@pytest.mark.parametrize("policy", fast(["mixed_bfloat16", "mixed_float16"], ["mixed_float16"]))
-def test_contributions_of_a_loaded_model_in_mixed_precision(policy, tmp_path):
+def test_contributions_of_a_loaded_model_in_mixed_precision(tmp_path):
+    policy = "mixed_float16"
     layer, inputs = CASE.built(policy), normal(1, B, T, D, dtype="float32")
     visits = keras.Input((None, D))
     keras.Model(visits, layer(visits)).save(tmp_path / "model.keras")
@@ -93,14 +88,15 @@ def test_contributions_of_a_loaded_model_in_mixed_precision(policy, tmp_path):
     assert_close(layer(inputs), total(layer, shares), policy, before=2)
 
 
-def test_what_contributions_refuse():
-    layer, (inputs,) = CASE.built(), CASE.inputs()
-    assert_refused(lambda: RETAIN(U).contributions(inputs), "no weights yet")
-    message = "must not be symbolic", "keras.layers.Layer"
-    assert_refused(lambda: layer.contributions(keras.Input((T, D))), *message)
-    assert_refused(lambda: layer.contributions(inputs[0]), "of shape (batch, steps, ")
-    mask = np.ones((B, T + 1), bool)
-    message = f"`mask` must be boolean, of shape (2, {T})"
-    assert_refused(lambda: layer.contributions(inputs, mask=mask), message)
-    unknown = keras.Input((None, D))
-    assert_refused(lambda: RETAIN(U, unroll=True)(unknown), "visits of `inputs` must")
+def contributions(inputs, mask=None):
+    return lambda: CASE.built().contributions(inputs, mask)
+
+
+test_refusals = refusals(
+    (lambda: RETAIN(U).contributions(CASE.inputs()[0]), "no weights yet"),
+    (contributions(keras.Input((T, D))), "must not be symbolic", "keras.layers.Layer"),
+    (contributions(np.ones((T, D))), "of shape (batch, steps, "),
+    (contributions(CASE.inputs()[0], np.ones((B, T + 1), bool)),
+     f"`mask` must be boolean, of shape (2, {T})"),
+    (lambda: RETAIN(U, unroll=True)(keras.Input((None, D))), "visits of `inputs` must"),
+)  # fmt: skip

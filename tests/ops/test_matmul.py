@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 
 from keras_attention.backend import batched_matmul, project
-from keras_attention.ops import additive_score
-from keras_attention.ops.additive import dispatch
 from keras_attention.ops.matmul import dot_score
 from tests.backends import BACKEND, gradients_by, tensor
 from tests.helpers import assert_close, normal
@@ -51,17 +49,6 @@ def test_small_and_large_kernels(small, monkeypatch):
 def test_products_on_pytorch_are_no_views(function, first, second, equation):
     x, y = (tensor(normal(0, *sizes)).requires_grad_() for sizes in (first, second))
     assert "BmmBackward0" in operations(function(x, y), 2)
-
-
-@on_torch
-def test_few_pairs_store_their_tanh(monkeypatch):
-    """It is faster than to compute them again, which `custom_vjp` does for more."""
-    monkeypatch.setattr(dispatch, "SMALL_EAGER", 2 * 1 * 4 * 5)
-    query, key, vector = (
-        tensor(normal(0, *sizes)).requires_grad_() for sizes in ((2, 3, 5), (2, 4, 5), (5,))
-    )
-    assert "TanhBackward0" in operations(additive_score(query[:, :1], key, vector), 9)
-    assert "TanhBackward0" not in operations(additive_score(query, key, vector), 9)
 
 
 def operations(output, depth):

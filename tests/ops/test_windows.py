@@ -12,16 +12,18 @@ from keras_attention.ops.windows.fused import FUSED
 from keras_attention.ops.windows.gathered import GATHERED
 from keras_attention.ops.windows.looped import LOOPED
 from keras_attention.ops.windows.positions import (
-    gaussian,
-    scatter_windows,
     sentence_span,
-    take_windows,
-    window_mask,
-    window_positions,
 )
 from tests import fast
 from tests.backends import dtypes, gradients_by, on_tensorflow, tensor
-from tests.helpers import Weightless, assert_close, assert_gradients, normal, numpy
+from tests.helpers import (
+    Weightless,
+    assert_all_close,
+    assert_close,
+    assert_gradients,
+    normal,
+    numpy,
+)
 
 # Whether the memory is short matters to the last one only.
 IMPLEMENTATIONS = {
@@ -43,50 +45,6 @@ def test_sentence_span():
     assert numpy(start).tolist() == [0, 0, 0, 0]
     assert numpy(size).tolist() == [5, 5, 5, 5]
     assert dtypes(start, size) == ["float64", "float64"]
-
-
-def test_window_mask():
-    center = ops.convert_to_tensor([[0.0, 2.999], [3.0, 6.5]])
-    inside = numpy(window_mask(center, ops.arange(7), 2))
-    positions = [[np.flatnonzero(row).tolist() for row in sample] for sample in inside]
-    assert positions == [[[0, 1, 2], [0, 1, 2, 3, 4]], [[1, 2, 3, 4, 5], [4, 5, 6]]]
-
-
-def test_gaussian():
-    def oracle(inputs, _=None):
-        distance = np.arange(7) - inputs[0][..., None]
-        return [np.exp(-(distance**2) / (2 * (5 / 2) ** 2))]
-
-    center = normal(0, 2, 3) + 3
-    assert_close(gaussian(tensor(center), ops.arange(7), 5), *oracle([center]))
-    assert_gradients(Weightless, lambda x: [gaussian(x, ops.arange(7), 5)], [center], oracle)
-
-
-def test_window_positions():
-    center = ops.convert_to_tensor([[0.0, 2.9, 6.0, 7.0]])
-    position, inside = (numpy(x) for x in window_positions(center, 2, 7))
-    inside = inside.astype(bool)
-    found = [x[valid].tolist() for x, valid in zip(position[0], inside[0], strict=True)]
-    assert found == [[0, 1, 2], [0, 1, 2, 3, 4], [4, 5, 6], [5, 6]]
-    assert inside[0].argmax(-1).tolist() == [2, 0, 0, 0]
-    assert position.min() >= 0
-    assert position.max() <= 6
-
-
-def test_spreading_is_the_inverse_of_taking():
-    center = ops.convert_to_tensor([[0.0, 2.9, 6.0], [3.0, 1.0, 5.5]])
-    rng = np.random.default_rng(1)
-    weights = rng.random((2, 3, 5)).astype("float32")
-    position, inside = (numpy(x) for x in window_positions(center, 2, 7))
-    spread = numpy(scatter_windows(tensor(weights), center, 7))
-    expected = np.zeros((2, 3, 7))
-    for b, i, w in np.ndindex(weights.shape):
-        if inside[b, i, w]:
-            expected[b, i, int(position[b, i, w])] = weights[b, i, w]
-    assert_close(spread, expected, "float32")
-    taken = numpy(take_windows(tensor(expected.swapaxes(1, 2)), position.astype("int32")))
-    for b, i, w in np.ndindex(weights.shape):
-        assert taken[b, i, w].tolist() == expected[b, :, int(position[b, i, w])].tolist()
 
 
 def inputs_of(name):
@@ -117,34 +75,28 @@ def test_products_in_windows(name, widest, jit, monkeypatch):
 
 
 @pytest.mark.parametrize(("products", "short"), IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)
-@pytest.mark.parametrize("name", ["dot", "tanh", "weighted_sum"])
-def test_every_implementation_equals_the_reference(name, products, short, monkeypatch):
-    monkeypatch.setattr(fused, "_is_short", lambda *_: short)
-    position = tensor(np.random.default_rng(1).integers(0, 7, (2, 3, 5)), "int32")
-    inputs = [tensor(x) for x in inputs_of(name)]
-    expected = getattr(reference, name)(*inputs, position)
-    assert_close(getattr(products, name)(*inputs, position), numpy(expected))
-
-
-@pytest.mark.parametrize(("products", "short"), IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)
-def test_every_implementation_scatters_and_has_the_same_gradients(products, short, monkeypatch):
+def test_every_implementation_equals_the_reference(products, short, monkeypatch):
     monkeypatch.setattr(fused, "_is_short", lambda *_: short)
     position = np.random.default_rng(1).integers(0, 7, (2, 3, 5))
-    weights, query, key, vector = normal(1, 2, 3, 5), normal(2, 2, 3, 4), normal(3, 2, 7, 4), None
-    expected = np.zeros((2, 7, 4))
-    for b, i, w in np.ndindex(position.shape):
-        expected[b, position[b, i, w]] += weights[b, i, w] * query[b, i]
-    places, vector = tensor(position, "int32"), normal(4, 4)
-    assert_close(products.scatter(tensor(weights), tensor(query), places, tensor(key)), expected)
+    places = tensor(position, "int32")
+    for name in ("dot", "tanh", "weighted_sum"):
+        inputs = [tensor(x) for x in inputs_of(name)]
+        expected = getattr(reference, name)(*inputs, places)
+        assert_close(getattr(products, name)(*inputs, places), numpy(expected))
+    sizes = (2, 3, 5), (2, 3, 4), (2, 7, 4), (4,)
+    weights, query, key, vector = (normal(n, *size) for n, size in enumerate(sizes, 1))
     hidden = np.tanh(query[:, :, None] + key[np.arange(2)[:, None, None], position])
-    slopes, grad_key = weights[..., None] * vector * (1 - hidden**2), np.zeros((2, 7, 4))
+    slopes = weights[..., None] * vector * (1 - hidden**2)
+    scattered, grad_key = np.zeros((2, 2, 7, 4))
     for b, i, w in np.ndindex(position.shape):
+        scattered[b, position[b, i, w]] += weights[b, i, w] * query[b, i]
         grad_key[b, position[b, i, w]] += slopes[b, i, w]
-    grad_vector = np.einsum("bqw,bqwu->u", weights, hidden)
+    found = products.scatter(tensor(weights), tensor(query), places, tensor(key))
+    assert_close(found, scattered)
     inputs = [tensor(x) for x in (query, key, vector)]
     found = products.tanh_gradient(*inputs, places, tensor(weights))
-    for x, y in zip(found, (slopes.sum(2), grad_key, grad_vector), strict=True):
-        assert_close(x, y)
+    by_vector = np.einsum("bqw,bqwu->u", weights, hidden)
+    assert_all_close(found, (slopes.sum(2), grad_key, by_vector))
 
 
 @on_tensorflow
@@ -167,8 +119,7 @@ def test_a_graph_for_a_gpu_has_no_loop(name, monkeypatch):
     assert "while(" not in program(stage="hlo")
     monkeypatch.undo()
     expected = tf.function(both, jit_compile=True)(*inputs)
-    for x, y in zip(keras.tree.flatten(found), keras.tree.flatten(expected), strict=True):
-        assert_close(x, numpy(y))
+    assert_all_close(*map(keras.tree.flatten, (found, expected)))
 
 
 @pytest.mark.parametrize("jit", [False, True])

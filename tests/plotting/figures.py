@@ -16,16 +16,13 @@ def weights_of(*sizes):
 
 
 def drawn_boxes(figure):
-    """The boxes of all texts, in pixels."""
     figure.canvas.draw()
     renderer = figure.canvas.get_renderer()
     texts = [*figure.texts]
     for axes in figure.axes:
-        if not axes.axison:
-            texts += axes.texts
-            continue
-        texts += [*axes.texts, axes.title, *axes.get_xticklabels(), *axes.get_yticklabels()]
-        texts += [axes.xaxis.label, axes.yaxis.label]
+        labels = [axes.title, axes.xaxis.label, axes.yaxis.label]
+        labels += [*axes.get_xticklabels(), *axes.get_yticklabels()]
+        texts += [*axes.texts, *(labels if axes.axison else [])]
     return [(x.get_text(), x.get_window_extent(renderer)) for x in texts if x.get_text()]
 
 
@@ -33,14 +30,11 @@ def assert_nothing_is_cut_off(figure):
     boxes = drawn_boxes(figure)
     wide, high = figure.canvas.get_width_height()
     for text, box in boxes:
-        assert box.x0 >= 0, text
-        assert box.y0 >= 0, text
-        assert box.x1 <= wide, text
-        assert box.y1 <= high, text
+        assert 0 <= box.x0 <= box.x1 <= wide, text
+        assert 0 <= box.y0 <= box.y1 <= high, text
 
 
 def assert_labels_are_apart(labels, axis):
-    """Along the axis, no label touches the next."""
     boxes = [x.get_window_extent() for x in labels if x.get_text()]
     sides = sorted(((b.x0, b.x1) if axis == "x" else (b.y0, b.y1)) for b in boxes)
     for (_, end), (begin, _) in itertools.pairwise(sides):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from keras_attention.plotting import attention_page
+from tests.browser import WIDE, show
 from tests.helpers import refusals
 
 RNG = np.random.default_rng(3)
@@ -16,7 +17,7 @@ MAPS = {"first <hop>": RNG.dirichlet(np.ones(4), 3), "second": RNG.dirichlet(np.
 def page(browser, tmp_path):
     path = tmp_path / "page.html"
     path.write_text(attention_page(MAPS, SOURCE, TARGET, "A <map>"), encoding="utf-8")
-    browser.get(path.as_uri())
+    show(browser, path.as_uri(), 360, "light")
     return browser
 
 
@@ -72,34 +73,24 @@ def test_keys(page):
     assert pressed(page) == [False] * 3
 
 
-def test_the_largest_weight_is_marked_and_exact(page):
+def test_weights_and_texts_are_those_given_and_inject_nothing(page):
     script = """return [...document.querySelectorAll(".source")].map(panel =>
         [...panel.children].map(token => [token.className, Number(token.title)]))"""
     for tokens, weights in zip(page.execute_script(script), MAPS.values(), strict=True):
         mean = weights.mean(axis=0)
         assert [name == "most" for name, _ in tokens] == list(mean == mean.max())
         assert [number for _, number in tokens] == pytest.approx(mean, rel=6e-3)
-
-
-def test_texts_are_those_given_and_inject_nothing(page):
     script = "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)"
     assert page.execute_script(script, "button") == TARGET
     assert page.execute_script(script, ".source span") == [*SOURCE, *SOURCE]
     assert page.execute_script(script, "h1, h2") == ["A <map>", *MAPS]
     assert page.execute_script("return document.querySelectorAll('b, i').length") == 0
     assert not page.get_log("browser")  # the policy refused nothing
-
-
-@pytest.mark.parametrize("width", [360, 1200])
-def test_it_fits_the_screen(page, width):
-    page.set_window_size(width, 800)
-    room = page.execute_script("return [document.body.scrollWidth, document.body.clientWidth]")
-    assert room[0] <= room[1]
+    assert not page.execute_script(WIDE)
 
 
 def test_notebooks_show_it_in_a_frame():
-    page = attention_page(MAPS["second"], SOURCE, TARGET)
-    shown = page._repr_html_()
+    shown = attention_page(MAPS["second"], SOURCE, TARGET)._repr_html_()
     assert shown.startswith("<iframe srcdoc=")
     assert "</script>" not in shown
 

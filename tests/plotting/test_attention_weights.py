@@ -24,10 +24,8 @@ def test_weights_of_a_functional_model():
     before = model(inputs)
     found = attention_weights(model, inputs)
     assert list(found) == ["attention"]
-    layer = model.get_layer("attention")
-    memory = model.get_layer("memory")(inputs[0])
-    query = model.get_layer("query")(inputs[1])
-    _, expected = layer(query, memory, return_attention_scores=True)
+    layer, memory, query = (model.get_layer(name) for name in ("attention", "memory", "query"))
+    _, expected = layer(query(inputs[1]), memory(inputs[0]), return_attention_scores=True)
     np.testing.assert_allclose(found["attention"], expected, rtol=1e-6)
     assert found["attention"][0, :, 2].tolist() == [0, 0]
     # The model is as it was.
@@ -49,7 +47,7 @@ def test_weights_of_other_layers():
     model = keras.Model([words, flow_in, story, question], outputs)
     sizes = (2, 4, 5, 3), (2, 6, 3), (2, 3, 4), (2, 4)
     found = attention_weights(model, [np.ones(size) for size in sizes])
-    assert {name: [y.shape for y in x] if type(x) in (list, tuple) else x.shape
+    assert {name: [y.shape for y in x] if isinstance(x, list | tuple) else x.shape
             for name, x in found.items()} == {
         "hierarchy": [(2, 4, 5), (2, 4)],
         "flow": [(2, 6, 6), (2, 6)],
@@ -71,22 +69,25 @@ class Block(keras.layers.Layer):
 
 
 class Own(keras.Model):
+    """It also calls a method that it stores."""
+
     def __init__(self):
         super().__init__()
         self.block, self.pooling = Block(), AttentionPooling(5, name="pooling")
+        self.steps = {"read": [self._read]}
+
+    def _read(self, x):
+        return self.block(x)
 
     def call(self, x):
-        return self.pooling(self.block(x))
+        return self.pooling(self.steps["read"][0](x))
 
 
-def test_weights_of_custom_models():
+def test_weights_of_custom_models_and_of_layers_that_are_shared_or_called_twice():
     found = attention_weights(Own(), np.ones((2, 3, 4)))
     assert {name: x.shape for name, x in found.items()} == {"inner": (2, 3, 3), "pooling": (2, 3)}
     sequential = keras.Sequential([Block(), AttentionPooling(5, name="last")])
     assert set(attention_weights(sequential, np.ones((2, 3, 4)))) == {"inner", "last"}
-
-
-def test_a_layer_of_two_models_a_layer_called_twice_and_two_of_one_name():
     x = keras.Input((3, 4))
     shared, twice = AttentionPooling(5, name="pooling"), keras.layers.Attention(name="twice")
     inner = keras.Model(x, shared(x), name="inner")
@@ -99,7 +100,12 @@ def test_a_layer_of_two_models_a_layer_called_twice_and_two_of_one_name():
     assert "call" not in vars(shared)
 
 
-def test_a_model_that_is_compiled_by_itself():
+def test_a_model_whose_layers_cannot_be_read():
+    x = keras.Input((3,))
+    plain = keras.Model(x, keras.layers.Dense(2, name="dense")(x), name="plain")
+    with pytest.raises(ValueError, match=r"plain: no layer .* layers: none"):
+        attention_weights(plain, np.ones((1, 3)))
+
     class Compiled(Own):
         def __init__(self):
             super().__init__()
@@ -115,53 +121,6 @@ def test_a_model_that_is_compiled_by_itself():
     assert "call" not in vars(model.pooling)
 
 
-def test_a_model_without_attention():
-    x = keras.Input((3,))
-    model = keras.Model(x, keras.layers.Dense(2, name="dense")(x), name="plain")
-    with pytest.raises(ValueError, match=r"plain: no layer .* layers: none"):
-        attention_weights(model, np.ones((1, 3)))
-
-
-class Failing(keras.layers.Layer):
-    failure = None
-
-    def call(self, x):
-        if self.failure:
-            raise self.failure
-        return x
-
-
-@pytest.mark.parametrize("failure", [RuntimeError("later"), KeyboardInterrupt()])
-def test_a_model_that_fails_stays_as_it_was(failure):
-    inputs, fails = keras.Input((3, 4)), Failing()
-    first = keras.layers.Attention(name="first")([inputs, inputs])
-    model = keras.Model(inputs, AttentionPooling(5, name="last")(fails(first)))
-    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
-    expected = numpy(model(x))
-    fails.failure = failure
-    with pytest.raises(type(failure)):
-        attention_weights(model, x)
-    fails.failure = None
-    np.testing.assert_array_equal(numpy(model(x)), expected)
-    assert not any("call" in vars(layer) for layer in model.layers)
-    assert set(attention_weights(model, x)) == {"first", "last"}
-
-
-def test_methods_that_a_model_stores_read_its_layers():
-    class Bound(Own):
-        def __init__(self):
-            super().__init__()
-            self.steps = {"read": [self._read]}
-
-        def _read(self, x):
-            return self.block(x)
-
-        def call(self, x):
-            return self.pooling(self.steps["read"][0](x))
-
-    assert set(attention_weights(Bound(), np.ones((2, 3, 4)))) == {"inner", "pooling"}
-
-
 def test_a_deep_model_with_a_model_inside():
     x = y = keras.Input((3, 4))
     for _ in range(400):
@@ -169,6 +128,30 @@ def test_a_deep_model_with_a_model_inside():
     inner = keras.Sequential([keras.Input((3, 4)), AttentionPooling(5, name="deep")])
     found = attention_weights(keras.Model(x, inner(y)), np.ones((2, 3, 4)))
     assert found["deep"].shape == (2, 3)
+
+
+class Stopping(keras.layers.Layer):
+    stopped = False
+
+    def call(self, x):
+        if self.stopped:
+            raise KeyboardInterrupt
+        return x
+
+
+def test_a_model_that_fails_stays_as_it_was():
+    inputs, stopping = keras.Input((3, 4)), Stopping()
+    first = keras.layers.Attention(name="first")([inputs, inputs])
+    model = keras.Model(inputs, AttentionPooling(5, name="last")(stopping(first)))
+    x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
+    expected = numpy(model(x))
+    stopping.stopped = True
+    with pytest.raises(KeyboardInterrupt):
+        attention_weights(model, x)
+    stopping.stopped = False
+    np.testing.assert_array_equal(numpy(model(x)), expected)
+    assert not any("call" in vars(layer) for layer in model.layers)
+    assert set(attention_weights(model, x)) == {"first", "last"}
 
 
 def test_an_error_while_weights_are_read_is_not_hidden():

@@ -10,6 +10,7 @@ from keras_attention.plotting import Document, document_page, plot_document
 from keras_attention.plotting import document_picture as picture
 from keras_attention.plotting._lines import flow_lines
 from keras_attention.plotting.documents import percent, read_document
+from tests.browser import FAINT, show
 from tests.helpers import assert_refused, refusals
 
 HOSTILE = (
@@ -20,25 +21,17 @@ HOSTILE = (
 LONG = "x" * 300
 
 
-def softmax(scores):
-    weights = np.exp(scores - scores.max(initial=0))
-    return weights / weights.sum()
-
-
 def make_document(name, label, predicted, lines, probability=0.75):
     """A document with random weights; the third word has by far the largest."""
-    random = np.random.default_rng(5)
-    columns = [], [], []
-    shares = softmax(2 * random.normal(size=len(lines)))
+    random, words, weights, gaps = np.random.default_rng(5), [], [], []
+    shares = random.dirichlet(np.full(len(lines), 0.5))
     for number, line in enumerate(lines):
-        found = re.findall(r"(\s*)([\w\ud800]+|[^\w\s])", line)
-        scores = random.normal(size=len(found))
-        scores[2:3] += 4
-        gaps, words = zip(*found, strict=True)
-        gaps = ("\n" if number else "", *gaps[1:])
-        for column, part in zip(columns, (words, softmax(scores), gaps), strict=True):
-            column.append(list(part))
-    words, weights, gaps = columns
+        before, found = zip(*re.findall(r"(\s*)([\w\ud800]+|[^\w\s])", line), strict=True)
+        exponents = np.exp(random.normal(size=len(found)))
+        exponents[2:3] *= 50
+        words.append([*found])
+        weights.append([*(exponents / exponents.sum())])
+        gaps.append(["\n" if number else "", *before[1:]])
     return Document(words, weights, shares, name, predicted, probability, label, gaps)
 
 
@@ -75,15 +68,6 @@ def shown(text):
     return text.translate({**signs, 0x7F: "␡", 0x85: "\ufffd", 0xD800: "\ufffd"})
 
 
-# --- without a browser ---------------------------------------------------------------------------
-
-
-def test_the_page_has_no_nonsense():
-    page = document_page(DOCUMENTS, "Title")
-    assert not re.search(r"\b(nan|inf)\b", page, re.IGNORECASE)
-    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", page)
-
-
 def test_a_document_of_no_known_class():
     document = Document([["a", "b"]], [[0.5, 0.5]], [1.0])
     page = document_page([document], "Title")
@@ -97,25 +81,32 @@ def test_a_document_of_no_known_class():
     assert picture._title(document._replace(predicted="a")) == "predicted a, true class unknown"
 
 
-def test_a_note_stands_below_the_title():
+def test_notes_stand_below_the_title_and_below_a_document():
     page = document_page(DOCUMENTS, "Title", "first <line>\nsecond")
-    assert page.index("Title</h1>") < page.index("first &lt;line&gt;\nsecond</pre>")
-    assert page.index("second</pre>") < page.index("<article")
-    assert "<pre" not in document_page(DOCUMENTS, "Title")
+    assert re.search("Title</h1>.*first &lt;line&gt;\nsecond</pre>.*<article", page, re.DOTALL)
+    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", page)
+    noted = REVIEW._replace(note="no <idea> of x")
+    *_, legend, note = (text.get_text() for text in plot_document(noted).texts)
+    assert legend.startswith("Bar: ")
+    assert note == noted.note
+    page = document_page([noted])
+    assert "<pre" not in page
+    assert ">no &lt;idea&gt; of x</p>\n</article>" in page
 
 
 TWO_WORDS = Document([["x", "y"]], [[0.5, 0.5]], [1.0], "d", "a", 0.5, "a")
 
 
-@pytest.mark.parametrize("weight", [np.nan, np.inf, -0.25])
-@pytest.mark.parametrize("show", [lambda d: document_page([d], ""), plot_document])
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda x: {"word_weights": [[0.5, x]]}, "`word_weights[0]` must be finite and not neg"),
-    (lambda x: {"sentence_weights": [x]}, "d: `sentence_weights` must be finite and not neg"),
-    (lambda x: {"probability": x}, "`probability` must be a number from 0 to 1"),
-])  # fmt: skip
-def test_nonsense_is_refused(show, change, message, weight):
-    assert_refused(lambda: show(TWO_WORDS._replace(**change(weight))), message)
+@pytest.mark.parametrize("x", [np.nan, np.inf, -0.25])
+def test_nonsense_is_refused(x):
+    for changes, message in (
+        ({"word_weights": [[0.5, x]]}, "`word_weights[0]` must be finite and not neg"),
+        ({"sentence_weights": [x]}, "d: `sentence_weights` must be finite and not neg"),
+        ({"probability": x}, "`probability` must be a number from 0 to 1"),
+    ):
+        document = TWO_WORDS._replace(**changes)
+        assert_refused(lambda document=document: plot_document(document), message)
+        assert_refused(lambda document=document: document_page([document], ""), message)
 
 
 @pytest.mark.parametrize(("name", "given", "words"), [
@@ -129,7 +120,6 @@ def test_nonsense_is_refused(show, change, message, weight):
     ("word_weights", [], ("`word_weights` must have a row for each of 1 sentences",)),
     ("word_weights", [[1.0]], ("`word_weights[0]` ", "here (2,)", "received (1,)")),
     ("sentence_weights", [], ("`sentence_weights` ", "(sentences,), here (1,)")),
-    ("sentence_weights", [[1.0]], ("received (1, 1)",)),
     ("sentence_weights", ["x"], ("`sentence_weights` must be an array",)),
 ])  # fmt: skip
 def test_documents_that_do_not_agree(name, given, words):
@@ -149,10 +139,9 @@ def test_classes_in_bytes_and_long_ones():
     long = document._replace(predicted="W " * 99, expected="北" * 99)
     texts = [text.get_text() for text in plot_document(long).figure.texts]
     assert {"✗", "wrong"} <= set(texts)
-    assert "&lt;0.1%" in document_page([document._replace(probability=1e-9)], "")
 
 
-def test_padding_behind_and_bytes():
+def test_padding_behind_bytes_and_strengths():
     padded = np.array([[0.25, 0.75, 0, 0], [0.5, 0.25, 0.25, 0], [0, 0, 0, 0]])
     words = [[b"caf\xc3\xa9", "b"], ["c", "d", "e"]]
     sentences = read_document(Document(words, padded, np.array([0.5, 0.5, 0])))[1]
@@ -160,9 +149,6 @@ def test_padding_behind_and_bytes():
     assert [x.gaps for x in sentences] == [[" "] * 2, [" "] * 3]
     assert ">café</mark>" in document_page([Document(words, padded, [0.5, 0.5])], "")
     assert "café" in [t.get_text() for t in plot_document(Document(words, padded, [1, 0])).texts]
-
-
-def test_strengths():
     words = [["a", "b"], ["c", "d", "e"], ["f"]]
     weights = [[0.75, 0.25], [0.5, 0.5, 0.0], [1.0]]
     sentences = read_document(Document(words, weights, [0.8, 0.2, 0]))[1]
@@ -170,20 +156,12 @@ def test_strengths():
     for sentence, strengths in zip(sentences, ([1, 1 / 3], [0.5, 0.5, 0], [0]), strict=True):
         assert sentence.strengths == pytest.approx(strengths)
     assert read_document(Document([], [], []))[1] == []
+    assert [percent(x) for x in (0, 1e-9, 0.0005, 0.12345)] == ["0.0%", "<0.1%", "0.1%", "12.3%"]
 
 
-def test_percent():
-    shares = {0: "0.0%", 1e-9: "<0.1%", 0.0005: "0.1%", 0.12345: "12.3%", 1: "100.0%"}
-    assert {share: percent(share) for share in shares} == shares
-
-
-# --- picture -------------------------------------------------------------------------------------
-
-
-def pixels(figure, folder):
-    figure.savefig(folder / "document.png")
-    image = pytest.importorskip("matplotlib.image").imread(folder / "document.png")
-    return np.rint(255 * image[..., :3]).astype(int)
+def pixels(figure):
+    figure.canvas.draw()
+    return np.asarray(figure.canvas.buffer_rgba())[..., :3].astype(int)
 
 
 def count(image, color):
@@ -191,8 +169,8 @@ def count(image, color):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name[:8].encode("ascii", "replace"))
-def test_a_picture_of_any_document(tmp_path, document):
-    image = pixels(plot_document(document), tmp_path)
+def test_a_picture_of_any_document(document):
+    image = pixels(plot_document(document))
     # A heading of two lines, fourteen of text, one of legend.
     assert image.shape[0] < 20 * picture._LEADING * picture._DPI / 72
     edge = np.concatenate([image[:, :10].reshape(-1, 3), image[:, -10:].reshape(-1, 3)])
@@ -201,27 +179,16 @@ def test_a_picture_of_any_document(tmp_path, document):
     assert (strongest > 100) == any(map(sum, document.word_weights))
 
 
-def test_colours_of_a_picture(tmp_path):
+def test_colours_of_a_picture():
     weights = [[0.0, 0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0]]
-    image = pixels(plot_document(Document([REVIEW.words[1]] * 2, weights, [0.75, 0.25])), tmp_path)
+    image = pixels(plot_document(Document([REVIEW.words[1]] * 2, weights, [0.75, 0.25])))
     for strength in (1, (0.25 / 0.75) ** 0.5):
         color = [round(255 - strength * (255 - part)) for part in picture._WORD]
         assert count(image, color) > 200
-    full, third = (
-        np.flatnonzero((row == hexadecimal(picture._SENTENCE)).all(-1)) for row in bars(image)
-    )
-    assert len(third) == pytest.approx(len(full) / 3, abs=2)
-    for color in (picture._WORD, (255, 255, 255)):
-        assert contrast(hexadecimal(picture._INK), color) >= 4.5
-    for color in (picture._QUIET, picture._WRONG):
-        assert contrast(hexadecimal(color), (255, 255, 255)) >= 4.5
-
-
-def bars(image):
-    """A row of pixels through each bar."""
-    inside = (image == hexadecimal(picture._SENTENCE)).all(-1).any(1)
-    begins = np.flatnonzero(np.diff(inside.astype(int)) == 1)
-    return [image[begin + 5] for begin in begins]
+    sentence = (image == hexadecimal(picture._SENTENCE)).all(-1)
+    begins = np.flatnonzero(np.diff(sentence.any(1).astype(int)) == 1)
+    full, third = (sentence[begin + 5].sum() for begin in begins)
+    assert third == pytest.approx(full / 3, abs=2)
 
 
 def hexadecimal(color):
@@ -241,26 +208,16 @@ def test_the_heaviest_sentences_are_drawn_in_their_order():
     assert drawn == [s.weight for s in sentences if s.weight in drawn]
     # A line says how many sentences are left out at a place.
     weights = [s.weight if s.weight in drawn else None for s in sentences]
-    assert [weight for weight, *_ in rows] == [weight for weight, _ in itertools.groupby(weights)]
-    left_out = [line[0][2] for weight, _, line in rows if weight is None]
-    counts = [len([*same]) for weight, same in itertools.groupby(weights) if weight is None]
-    words = ["sentences" if n > 1 else "sentence" for n in counts]
-    assert left_out == [f"… {n} {x} of smaller weight" for n, x in zip(counts, words, strict=True)]
-    # A short document is shown whole. A very long sentence ends with a note that it continues.
-    assert len(picture._choose_rows(read_document(REVIEW)[1], width)) < 10
+    groups = [(weight, len([*same])) for weight, same in itertools.groupby(weights)]
+    assert [weight for weight, *_ in rows] == [weight for weight, _ in groups]
+    found = [line[0][2] for weight, _, line in rows if weight is None]
+    words = {n: f"… {n} sentence{'s' * (n > 1)} of smaller weight" for _, n in groups}
+    assert found == [words[n] for weight, n in groups if weight is None]
+    # A very long sentence ends with a note that it continues.
     long = read_document(Document([["ab"] * 999], [[1 / 999] * 999], [1.0]))[1]
     rows = picture._choose_rows(long, width)
     assert len(rows) == picture._LINES
     assert rows[-1][-1][0][2] == "… the rest of the sentence"
-
-
-def test_a_note_stands_below_a_document():
-    noted = REVIEW._replace(note="no <idea> of x")
-    texts = [text.get_text() for text in plot_document(noted).texts]
-    assert texts[-2].startswith("Bar: ")
-    assert texts[-1] == "no <idea> of x"
-    assert len(plot_document(REVIEW).texts) == len(texts) - 1
-    assert ">no &lt;idea&gt; of x</p>\n</article>" in document_page([noted])
 
 
 def flow(line, room, to_left=False):
@@ -291,14 +248,9 @@ ONE, TWO, THREE = "אחת", "שתיים", "שלוש"
     (f"{ONE} 5.20 {TWO}", True, [TWO, "5", ".", "20", ONE]),
     (f"see {ONE} 7 {TWO}, and {THREE}.", False, ["see", TWO, "7", ONE, ",", "and", THREE, "."]),
     (f"see {ONE} {TWO}.", False, ["see", TWO, ONE, "."]),
-    (f"{ONE} New York", True, ["New", "York", ONE]),
-    (f"see {ONE}, ok", False, ["see", ONE, ",", "ok"]),
 ])  # fmt: skip
 def test_words_of_both_directions_are_drawn_in_the_order_of_reading(line, to_left, expected):
     assert flow(line, 999, to_left) == [expected]
-
-
-# --- in a browser --------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -310,7 +262,6 @@ def page(browser, tmp_path_factory):
 
 
 def ask(page, script, *arguments):
-    """The value of an expression in the page."""
     return page.execute_script(f"return {script}", *arguments)
 
 
@@ -323,13 +274,8 @@ def test_weights_in_the_page(page):
         for (weight, weights), sentence in zip(sentences, read_document(document)[1], strict=True):
             assert weight == pytest.approx(sentence.weight, rel=1e-8)
             assert weights == pytest.approx(sentence.weights, rel=1e-8)
-            if sum(sentence.weights):
-                assert sum(weights) == pytest.approx(1, abs=1e-7)
-        if sentences and sum(document.sentence_weights):
-            assert sum(weight for weight, _ in sentences) == pytest.approx(1, abs=1e-7)
     titles = ask(page, "[...document.querySelectorAll('article [title]')].map(e => e.title)")
     assert len(titles) == sum(1 + len(words) for d in DOCUMENTS for words in d.words if words)
-    assert all(re.fullmatch(r"[\d.e-]+% of the (sentence|document)", t) for t in titles)
     assert titles[1] == f"{100 * REVIEW.word_weights[0][0]:.4g}% of the sentence"
 
 
@@ -341,10 +287,10 @@ def test_text_in_the_page_is_the_given_text(page):
     for (name, verdict, lines), document in zip(texts, DOCUMENTS, strict=True):
         assert name == shown(document.name)
         label = "unknown" if document.expected is None else shown(document.expected)
-        assert verdict.startswith(f"predicted {shown(document.predicted)} (")
-        assert f", true class {label}" in verdict
         marks = {None: "", document.predicted: " ✓ right"}
-        assert verdict.endswith(label + marks.get(document.expected, " ✗ wrong"))
+        label += marks.get(document.expected, " ✗ wrong")
+        predicted = re.escape(shown(document.predicted))
+        assert re.fullmatch(rf"predicted {predicted} \(.*, true class {re.escape(label)}", verdict)
         for (text, seen), sentence in zip(lines, read_document(document)[1], strict=True):
             parts = zip(sentence.gaps, sentence.words, strict=True)
             assert text == shown("".join(gap + word for gap, word in parts)).lstrip()
@@ -362,7 +308,6 @@ def test_documents_cannot_inject_anything(page):
     tags = set(ask(page, "[...document.querySelectorAll('*')].map(e => e.localName)"))
     allowed = "html head meta title style body article h1 h2 p ol li a bdi br mark span strong"
     assert tags <= set(allowed.split())
-    assert ask(page, "document.querySelectorAll('style').length") == 1
     script = "[...document.querySelectorAll('body *')].flatMap(e => e.getAttributeNames())"
     allowed = {"class", "id", "href", "style", "title", "dir", "data-weight"}
     assert set(ask(page, script)) <= allowed
@@ -388,78 +333,40 @@ def test_documents_cannot_inject_anything(page):
     assert set(ask(page, "window.refused")) == {"script-src-elem", "script-src-attr", "img-src"}
 
 
-def blend(color, under):
-    """A CSS color, rgb(r, g, b) or rgba(r, g, b, a), over another color."""
-    *rgb, alpha = [*map(float, re.findall(r"[\d.]+", color)), 1.0][:4]
-    return tuple(alpha * c + (1 - alpha) * u for c, u in zip(rgb, under, strict=True))
-
-
-def contrast(one, two):
-    """The contrast ratio of WCAG 2.1, from 1 to 21."""
-
-    def luminance(color):
-        parts = [c / 255 for c in color]
-        parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
-
-    light, dark = sorted((luminance(one), luminance(two)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def emulate(page, scheme):
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+def numbers_in(color):
+    """Of a CSS color, rgb(r, g, b) or rgba(r, g, b, a)."""
+    return [*map(float, re.findall(r"[\d.]+", color))]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_contrast_and_strength_of_colours(page, scheme):
-    emulate(page, scheme)
-    # The colours behind each text, from the page's on.
-    script = """[...document.querySelectorAll("body *")].filter(e => !e.matches("br")).map(e => {
-        const layers = [];
-        for (let x = e; x; x = x.parentElement)
-            layers.unshift(getComputedStyle(x).backgroundColor);
-        return [e.outerHTML.slice(0, 80), getComputedStyle(e).color, layers]; })"""
-    found = ask(page, script)
-    paper = blend(ask(page, "getComputedStyle(document.body).backgroundColor"), (0, 0, 0))
+    show(page, page.current_url, 1200, scheme)
+    assert page.execute_script(FAINT) == []
+    paper = numbers_in(ask(page, "getComputedStyle(document.body).backgroundColor"))
     assert (sum(paper) < 200) == (scheme == "dark")
-    seen = set()
-    for where, color, layers in found:
-        under = (0, 0, 0)
-        for layer in layers:
-            under = blend(layer, under)
-        assert contrast(blend(color, under), under) >= 4.5, where
-        seen.add(under)
-    assert len(seen) > 20
-
-    for number, document in enumerate(DOCUMENTS):
-        script = """[...document.querySelectorAll("article")[arguments[0]].querySelectorAll("li")]
-            .map(item => [...item.querySelectorAll("mark")].map(
-                mark => getComputedStyle(mark).backgroundColor))"""
-        colors = ask(page, script, number)
+    script = """[...document.querySelectorAll("article")].map(article =>
+        [...article.querySelectorAll("li")].map(item => [...item.querySelectorAll("mark")].map(
+            mark => getComputedStyle(mark).backgroundColor)))"""
+    for colors, document in zip(ask(page, script), DOCUMENTS, strict=True):
         for row, sentence in zip(colors, read_document(document)[1], strict=True):
-            away = [np.abs(np.subtract(blend(x, paper), paper)).sum() for x in row]
-            pairs = zip(sentence.weights, away, strict=True)
-            for (a, far), (b, farther) in itertools.pairwise(sorted(pairs)):
-                assert far <= farther
-                if b > a + 0.1 and sentence.share == 1:
-                    assert far < farther
+            alphas = [[*numbers_in(color), 1.0][3] for color in row]
+            pairs = zip(sentence.weights, alphas, strict=True)
+            for (a, faint), (b, strong) in itertools.pairwise(sorted(pairs)):
+                assert faint <= strong
+                assert faint < strong or b <= a + 0.1 or sentence.share < 1
     script = """[...document.querySelectorAll("article:first-of-type .bar")].map(
         e => parseFloat(getComputedStyle(e).backgroundSize))"""
-    bars = ask(page, script)
     shares = REVIEW.sentence_weights
-    assert bars == pytest.approx([100 * share / max(shares) for share in shares], abs=0.1)
+    expected = [100 * share / max(shares) for share in shares]
+    assert ask(page, script) == pytest.approx(expected, abs=0.1)
 
 
 @pytest.mark.parametrize("wide", [400, 1200])
 def test_nothing_runs_over_the_edge(page, wide):
-    size = {"width": wide, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    show(page, page.current_url, wide, "light")
     assert ask(page, "innerWidth") == wide
     assert ask(page, "document.documentElement.scrollWidth") <= wide
     sides = "(e => [e.getBoundingClientRect().left, e.getBoundingClientRect().right])"
-    drawn = "[...document.querySelectorAll('body, body *')].filter(e => e.getClientRects().length)"
-    assert all(0 <= left <= right <= wide for left, right in ask(page, f"{drawn}.map{sides}"))
     rows = f"[...document.querySelectorAll('li')].map(li => [...li.children].map{sides})"
     for share, bar, text in ask(page, rows):
         assert share[1] < bar[0] < bar[1] < text[0]
@@ -473,8 +380,6 @@ def test_text_from_right_to_left(page):
             mark => [mark.textContent, mark.getBoundingClientRect().left])]"""
     directions, boxes = ask(page, script)
     assert directions == ["ltr"] * 3 + ["rtl"]
-    words = HEBREW.words[0]
-    assert [word for word, _ in boxes] == words
     left = dict(boxes)
-    assert left["הסרט"] > left["הזה"] > left["נפלא"] > left["Ferry"] > left["Midnight"]
-    assert left["Midnight"] > left["טובים"] > left["."]
+    words = "הסרט", "הזה", "נפלא", "Ferry", "Midnight", "טובים", "."
+    assert [*words] == sorted(words, key=left.get, reverse=True)

@@ -1,12 +1,18 @@
-"""Mistakes in calls of the plotting functions."""
+"""Mistakes in calls of the plotting functions, and packages that are missing."""
+
+import importlib
+import sys
+import traceback
 
 import keras
 import numpy as np
+import pytest
 
 from keras_attention import AttentionPooling
 from keras_attention.plotting import (
     AttentionMapCallback,
     Hops,
+    _figures,
     attention_weights,
     highlight,
     plot_attention,
@@ -48,18 +54,36 @@ test_mistakes = refusals(
     (lambda: plot_hops([Hops(SOURCE, WEIGHTS)]), "received ", ". Write plot_hops(*samples)"),
     # Something else as weights.
     (lambda: plot_attention(SOURCE, WEIGHTS), ARRAY, "; received ['das', 'Haus']"),
-    (lambda: highlight([0.9, 0.1], SOURCE), ARRAY, "; received ['das', 'Haus']"),
     (one(None), ARRAY, "; received None"),
     (one([[1.0], [0.5, 0.5]]), ARRAY, "; received [[1.0], "),
     (one(keras.Input((2,))), ARRAY, "; received <KerasTensor"),
-    (one((np.ones((1, 2, 5)), np.array([WEIGHTS]))), "`weights` must be an array"),
     (one(largest=True), "`largest` must be a number above 0; received True"),
     (hops(SOURCE, WEIGHTS, facts=0),
      "`facts` must be a list of indices, or a mask, of the 2 memories, from 0; received 0"),
-    (hops(SOURCE, WEIGHTS, facts=["das"]),
-     "`facts` must ", " the 2 memories, from 0; received ['das']"),
     # Something else as a model.
     (lambda: attention_weights(AttentionPooling(5), BATCH), MODEL + "<AttentionPooling"),
     (lambda: attention_weights(BATCH, translator()), MODEL + "float64 of shape (2, 4, 3)"),
     (lambda: attention_weights(keras.Model, BATCH), MODEL + "the class Model"),
 )  # fmt: skip
+
+
+def a_callback(folder):
+    callback = AttentionMapCallback(folder, [np.array([[3]])] * 2, [["a"]], [["b"]])
+    callback.set_model(translator())
+    callback.on_train_begin()
+
+
+@pytest.mark.parametrize(("missing", "use", "extra"), [
+    ("matplotlib.figure", lambda folder: plot_attention(np.ones((1, 1)), ["a"], ["b"]), "plot"),
+    ("tensorboard", a_callback, "plot"),
+    ("keras_tuner", lambda folder: importlib.import_module("keras_attention.tuning"), "tuner"),
+])  # fmt: skip
+def test_the_error_is_one_traceback(missing, use, extra, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.delitem(sys.modules, "keras_attention.tuning", raising=False)
+    _figures._figure_class.cache_clear()
+    with pytest.raises(ImportError) as caught:
+        use(tmp_path)
+    text = "".join(traceback.format_exception(caught.value))
+    assert text.count("Traceback (most recent call last)") == 1
+    assert text.endswith(f'pip install "keras-attention-layers[{extra}]"\n')

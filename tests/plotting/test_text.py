@@ -1,10 +1,14 @@
-"""Text of any script is shortened and drawn."""
+"""Text of any script is shortened and drawn, and highlighted in HTML."""
 
+import html.parser
+
+import matplotlib.font_manager as manager
 import numpy as np
 import pytest
 
-from keras_attention.plotting import Hops, _text, plot_attention, plot_hops
+from keras_attention.plotting import Hops, _text, highlight, plot_attention, plot_hops
 from keras_attention.plotting._text import drawable, shorten
+from tests.helpers import refusals
 
 
 @pytest.mark.parametrize(("text", "room", "expected"), [
@@ -42,33 +46,25 @@ def test_a_mark_that_no_font_has_is_a_box(monkeypatch):
 
 
 def test_words_of_all_scripts_are_drawn_by_the_fonts_that_are_installed():
-    """A warning about a missing sign would be an error."""
     words = ["नमस्ते", "ไทย", "தமிழ்", "한국어", "北京很好", "مرحبا", "שלום", "👍", "🇩", "é"]
     plot_attention([[1 / len(words)] * len(words)], words, ["x"]).canvas.draw()
     plot_hops(Hops(words, [[0.1] * len(words)], "北京", "தமிழ்")).canvas.draw()
-
-
-def test_fonts_that_are_not_known():
-    """STIX comes with matplotlib and has signs that the first known font does not have."""
-    import matplotlib.font_manager as manager
-
+    # STIX comes with matplotlib and has signs that the first known font does not have.
     fonts = [manager.findfont(name) for name in ("STIXGeneral", "DejaVu Sans")]
     codes = [set(manager.get_font(font).get_charmap()) for font in fonts]
     words = [chr(code) for code in sorted(codes[0] - codes[1]) if chr(code).isprintable()][:5]
-    assert len(words) == 5
     assert drawable("".join(words)) == "".join(words)
-    plot_attention([[0.2] * 5], words, ["x"]).canvas.draw()  # a missing sign would be a warning
+    plot_attention([[0.2] * 5], words, ["x"]).canvas.draw()
 
 
-@pytest.mark.parametrize("draw", ["map", "hops"])
+@pytest.mark.parametrize("draw", [
+    lambda word: plot_attention([[1]], ["x"], [word]), lambda word: plot_hops(Hops([word], [[1]])),
+], ids=["map", "hops"])  # fmt: skip
 def test_hebrew_is_drawn_from_the_right(draw):
     """The picture equals that of the reversed letters, which are forced to run left to right."""
 
     def picture(word):
-        if draw == "map":
-            figure = plot_attention([[1]], ["x"], [word])
-        else:
-            figure = plot_hops(Hops([word], [[1]]))
+        figure = draw(word)
         figure.canvas.draw()
         return np.asarray(figure.canvas.buffer_rgba()).astype(int)
 
@@ -76,3 +72,47 @@ def test_hebrew_is_drawn_from_the_right(draw):
     right = picture(word)
     assert np.abs(right - picture("\u202d" + word[::-1])).max() < 8
     assert np.abs(right - picture("\u202d" + word)).max() > 100
+
+
+class Marks(html.parser.HTMLParser):
+    def __init__(self, page):
+        super().__init__()
+        self.text, self.marks, self.tags = "", [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag == "mark":
+            self.marks.append((float(dict(attributes)["title"]), dict(attributes)["style"]))
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_highlighted_text_is_escaped():
+    tokens = ["<script>alert(1)</script>", "&amp;", '" onclick="x', "\x00", "שלום"]
+    page = highlight(tokens, [0.1, 0.2, 0.3, 0.4, 0.0])
+    marks = Marks(page)
+    assert marks.tags == ["p", *["mark"] * 5]
+    assert marks.text == " ".join(tokens).replace("\x00", "␀")
+    assert [weight for weight, _ in marks.marks] == [0.1, 0.2, 0.3, 0.4, 0]
+    # The strongest is the largest.
+    assert "/ 1.000" in marks.marks[3][1]
+    assert "/ 0.250" in marks.marks[0][1]
+    assert page._repr_html_() == page
+
+
+def test_bytes_and_gaps_of_highlighted_text():
+    tokens = np.array([b"caf\xc3\xa9", b"\xff"], object)
+    assert Marks(highlight(tokens, [1, 0])).text == "café \ufffd"
+    assert Marks(highlight(["a", ",", "b"], [0, 0, 0], ["", "", "\n"])).text == "a,\nb"
+    assert Marks(highlight([], [])).text == ""
+    assert Marks(highlight(iter("ab"), [0, 0])).text == "a b"
+
+
+test_mistakes_in_html = refusals(
+    (lambda: highlight(["a"], [0], None), "`joiner` must be one string, or ", "; received None"),
+    (lambda: highlight(["a", "b", "c"], [0] * 3, ["", ""]),
+     "one before each token, here 3; received ['', '']"),
+    (lambda: highlight(["a", "b"], [0] * 3), "here (2,); received (3,). Pass one sample"),
+)  # fmt: skip

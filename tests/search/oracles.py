@@ -6,7 +6,7 @@ import math
 import numpy as np
 from keras import ops
 
-from keras_attention.search import SearchResult
+from keras_attention.search import SearchResult, bidirectional_search
 
 V, D, TK, L = 7, 5, 3, 11
 START, END = 2, 1
@@ -87,8 +87,15 @@ def constant(x):
     return ops.convert_to_tensor(x, dtype="float32")
 
 
-def oracle_greedy(decoder, state, memory, max_length=L):
-    """For each sample the tokens, their summed log probability, the weights and the terms."""
+def anything(b, tokens):
+    return True
+
+
+def oracle_greedy(decoder, state, memory, max_length=L, allowed=anything):
+    """For each sample the tokens, their summed log probability, the weights and the terms.
+
+    Each token is the most probable one that is allowed.
+    """
     found = []
     for b in range(len(memory[0])):
         hypothesis, constant = decoder.start(state, memory, b)
@@ -96,7 +103,8 @@ def oracle_greedy(decoder, state, memory, max_length=L):
         while len(tokens) < max_length and END not in tokens:
             last = tokens[-1] if tokens else START
             log_probs, hypothesis, row = decoder.advance(last, hypothesis, constant)
-            tokens.append(int(np.argmax(log_probs)))
+            rest = [v for v in range(decoder.vocabulary) if allowed(b, (*tokens, v))]
+            tokens.append(max(rest, key=log_probs.__getitem__))
             gains.append(log_probs[tokens[-1]])
             weights.append(row)
         found.append((tokens, sum(gains), weights, gains))
@@ -131,9 +139,7 @@ def oracle_beam(decoder, state, memory, width, length_penalty, max_length=L):
     return found
 
 
-def brute_force(
-    decoder, state, memory, length_penalty, max_length, bonus=None, allowed=lambda b, tokens: True
-):
+def brute_force(decoder, state, memory, length_penalty, max_length, bonus=None, allowed=anything):
     """All sequences that end, or reach the length without ending, scored one by one.
 
     `bonus(b, weights)` is added to the score, and `allowed(b, tokens)` says which to leave out.
@@ -160,21 +166,19 @@ def brute_force(
     return found
 
 
+def reading_on(tokens, state, memory):
+    """A step of a memory of any size: the next token follows the last, and it reads the memory."""
+    logits = ops.one_hot((tokens + 1) % V, V) + ops.sum(memory, axis=-1, keepdims=True)
+    return logits * ops.sin(ops.arange(float(V)) + memory[:, :1]), state, ops.softmax(memory)
+
+
+def both_directions(step, state, memory, **options):
+    """A search in both directions with one model, as a function like the other searches."""
+    return bidirectional_search((step, step), (state, state), (memory, memory), **options)
+
+
 def to_numpy(result):
     return SearchResult(*(x if x is None else ops.convert_to_numpy(x) for x in result))
-
-
-def assert_hypothesis(tokens, length, score, weights, log_probs, expected):
-    expected_tokens, expected_score, expected_weights, expected_log_probs = expected
-    n = len(expected_tokens)
-    assert length == n
-    assert tokens[:n].tolist() == expected_tokens
-    assert np.all(tokens[n:] == END)
-    np.testing.assert_allclose(score, expected_score, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(weights[:n], expected_weights, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(log_probs[:n], expected_log_probs, rtol=1e-4, atol=1e-5)
-    assert np.all(weights[n:] == 0)
-    assert np.all(log_probs[n:] == 0)
 
 
 def assert_found(result, expected, max_length=L):
@@ -188,7 +192,27 @@ def assert_found(result, expected, max_length=L):
     assert result.tokens.dtype == result.lengths.dtype == np.int32
     assert result.scores.dtype == result.log_probs.dtype == np.float32
     for b, k in itertools.product(range(batch), range(beams)):
-        assert_hypothesis(*(x[b, k] for x in result), expected[b][k])
+        tokens, length, score, weights, log_probs = (x[b, k] for x in result)
+        expected_tokens, expected_score, expected_weights, expected_log_probs = expected[b][k]
+        n = len(expected_tokens)
+        assert length == n
+        assert tokens.tolist() == expected_tokens + [END] * (max_length - n)
+        np.testing.assert_allclose(score, expected_score, rtol=1e-5, atol=1e-5)
+        for found, wanted in ((weights, expected_weights), (log_probs, expected_log_probs)):
+            np.testing.assert_allclose(found[:n], wanted, rtol=1e-4, atol=1e-5)
+            assert not found[n:].any()
+
+
+def assert_all_found(result, expected, max_length):
+    """`result` holds the sequences of each sample in order, and then only impossible ones."""
+    result = to_numpy(result)
+    for b, sequences in enumerate(expected):
+        one, count = SearchResult(*(x[b : b + 1] for x in result)), len(sequences)
+        if count:
+            assert_found(SearchResult(*(x[:, :count] for x in one)), [sequences], max_length)
+        assert np.all(one.scores[:, count:] == -np.inf)
+        assert np.all(one.tokens[:, count:] == END)
+        assert not any(x[:, count:].any() for x in (one.lengths, one.weights, one.log_probs))
 
 
 def assert_same(result, other):
@@ -196,5 +220,5 @@ def assert_same(result, other):
     np.testing.assert_array_equal(result.tokens, other.tokens)
     np.testing.assert_array_equal(result.lengths, other.lengths)
     np.testing.assert_allclose(result.scores, other.scores, rtol=1e-5)
-    np.testing.assert_allclose(result.weights, other.weights, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(result.log_probs, other.log_probs, rtol=1e-4, atol=1e-5)
+    for x, y in ((result.weights, other.weights), (result.log_probs, other.log_probs)):
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)

@@ -9,19 +9,11 @@ from keras import ops
 
 from keras_attention.search import SearchResult, beam_search, bidirectional_search, reverse_tokens
 from tests import fast
-from tests.backends import BACKEND, compiled, only_on
-from tests.helpers import assert_refused, refusals
-from tests.search.oracles import (
-    END,
-    START,
-    Decoder,
-    assert_found,
-    assert_same,
-    brute_force,
-    penalty,
-    to_numpy,
-)
-from tests.search.test_logits_processors import repeats
+from tests.backends import BACKEND, compiled
+from tests.helpers import refusals
+from tests.search import oracles
+from tests.search.oracles import END, START, Decoder, assert_found, brute_force, penalty, to_numpy
+from tests.search.test_logits_processors import is_allowed
 
 WORDS, LONGEST, SAMPLES = 3, 5, 4
 TOKENS = {"start_token": START, "end_token": END, "max_length": LONGEST}
@@ -35,10 +27,11 @@ def turned(tokens):
     return [*reversed(body), *[END] * ended]
 
 
-def exhaustive(decoders, inputs, length_penalty, allowed):
+def exhaustive(decoders, inputs, length_penalty=1.0, **limits):
     """All sequences of every sample, the best first, as `brute_force` returns them."""
+    allowed = lambda b, tokens: is_allowed(tokens, **limits)  # noqa: E731
     ahead, back = (
-        brute_force(decoder, *own, 0, LONGEST, allowed=lambda b, tokens: allowed(list(tokens)))
+        brute_force(decoder, *own, 0, LONGEST, allowed=allowed)
         for decoder, own in zip(decoders, inputs, strict=True)
     )
     found = []
@@ -47,8 +40,7 @@ def exhaustive(decoders, inputs, length_penalty, allowed):
         rows = []
         for tokens, _, weights, gains in here:
             other = others[tuple(tokens)]
-            ended = tokens[-1] == END
-            last = len(other) - ended
+            last = len(other) - (tokens[-1] == END)
             other = [*reversed(other[:last]), *other[last:]]
             mean = [(x + y) / 2 for x, y in zip(gains, other, strict=True)]
             rows.append((tokens, sum(mean) / penalty(len(tokens), length_penalty), weights, mean))
@@ -86,29 +78,15 @@ OPTIONS = {
 @pytest.mark.each_value
 def test_with_all_beams_it_is_the_exhaustive_search(name, jit):
     decoders, inputs = make_inputs()
-    options = OPTIONS[name]
-
-    def allowed(tokens):
-        n = options.get("no_repeat_ngram_size", 0)
-        repeated = any(repeats(tokens[:t], n) for t in range(1, len(tokens) + 1))
-        ended = tokens[-1] == END and len(tokens) < options.get("min_length", 0)
-        return not repeated and not ended
-
-    expected = exhaustive(decoders, inputs, options.get("length_penalty", 1.0), allowed)
-    found = to_numpy(search(decoders, inputs, jit, beam_width=EVERY, **options))
-    count = len(expected[0])
-    assert_found(SearchResult(*(x[:, :count] for x in found)), expected, LONGEST)
-    assert np.all(found.scores[:, count:] == -np.inf)
-    assert np.all(found.lengths[:, count:] == 0)
-    assert np.all(found.tokens[:, count:] == END)
-    assert not found.weights[:, count:].any()
-    assert not found.log_probs[:, count:].any()
+    expected = exhaustive(decoders, inputs, **OPTIONS[name])
+    found = search(decoders, inputs, jit, beam_width=EVERY, **OPTIONS[name])
+    oracles.assert_all_found(found, expected, LONGEST)
 
 
 @pytest.mark.parametrize("width", fast([1, 2, 5], [2]))
 def test_few_beams_rank_what_either_model_finds(width):
     decoders, inputs = make_inputs()
-    every = exhaustive(decoders, inputs, 1.0, lambda tokens: True)
+    every = exhaustive(decoders, inputs)
     ahead, back = (
         to_numpy(beam_search(decoder.step, *own, **TOKENS, beam_width=width))
         for decoder, own in zip(decoders, inputs, strict=True)
@@ -147,43 +125,28 @@ def test_a_model_can_refuse_what_the_other_one_writes():
         np.testing.assert_allclose(found.scores, [[np.log(0.1) / 2 / (7 / 6), -np.inf]], rtol=1e-6)
 
 
-@only_on("tensorflow", reason="it builds a graph of TensorFlow")
-@pytest.mark.slow
-@pytest.mark.parametrize("jit", fast([False, True], [True], slow=0))
-def test_sizes_may_be_unknown(jit):
-    import tensorflow as tf
-
-    def step(tokens, state, memory):
-        logits = ops.one_hot((tokens + 1) % 5, 5) + ops.sum(memory, axis=-1, keepdims=True)
-        return logits * ops.sin(ops.arange(5.0) + memory[:, :1]), state, ops.softmax(memory)
-
-    def run(*memories):
-        pair = (step, step), (None, None), memories
-        return tuple(bidirectional_search(*pair, **TOKENS, beam_width=3))
-
-    graph = tf.function(run, input_signature=2 * [tf.TensorSpec((None, None))], jit_compile=jit)
-    for batch, size in ((3, 5), (2, 7)):
-        memories = np.random.default_rng(size).normal(size=(2, batch, size)).astype("float32")
-        assert_same(SearchResult(*graph(*memories)), SearchResult(*run(*memories)))
-
-
 STEP, _, MEMORY = table([[0.25] * 4] * 4)
 PAIR = "must be a pair, one for the left-to-right model and one for the right"
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"steps": STEP}, ("`steps` " + PAIR,)),
-    ({"states": [None]}, ("`states` " + PAIR,)),
-    ({"memories": None}, ("`memories` " + PAIR,)),
-    ({"steps": (STEP, lambda tokens: None)},
-     ("`step` must be a function ", " too many positional arguments")),
-    ({"memories": (MEMORY, np.concatenate([MEMORY, MEMORY]))},
-     ("state and memory must hold ", " one batch size")),
-])  # fmt: skip
-def test_both_models_are_checked(change, words):
-    given = {"steps": (STEP, STEP), "states": (None, None), "memories": (MEMORY, MEMORY)} | change
-    tokens = {"start_token": 0, "end_token": 1, "max_length": 2}
-    assert_refused(lambda: bidirectional_search(*given.values(), **tokens), *words)
+def both(steps=(STEP, STEP), states=(None, None), memories=(MEMORY, MEMORY)):
+    return bidirectional_search(steps, states, memories, start_token=0, end_token=1, max_length=2)
+
+
+TOKEN = "must be ", " received '</s>' ", " Look it up"
+test_mistakes = refusals(
+    (lambda: both(steps=STEP), "`steps` " + PAIR),
+    (lambda: both(states=[None]), "`states` " + PAIR),
+    (lambda: both(memories=None), "`memories` " + PAIR),
+    (lambda: both(steps=(STEP, lambda tokens: None)),
+     "`step` must be a function ", " too many positional arguments"),
+    (lambda: both(memories=(MEMORY, np.concatenate([MEMORY, MEMORY]))),
+     "state and memory must hold ", " one batch size"),
+    *((lambda x=x: reverse_tokens(x, 2), "must be integer ids of shape")
+      for x in ([[3, 4, 2]], np.ones((2, 3)), np.ones(3, int), None)),
+    *((lambda x=x: reverse_tokens(np.ones((2, 3), int), **{"end_token": 2, x: "</s>"}),
+       f"`{x}` ", *TOKEN) for x in ("end_token", "pad_token")),
+)  # fmt: skip
 
 
 def test_the_defaults_are_those_of_a_beam_search():
@@ -191,9 +154,6 @@ def test_the_defaults_are_those_of_a_beam_search():
     shared = set(beam) & set(both)
     assert {"beam_width", "length_penalty", "min_length", "no_repeat_ngram_size"} <= shared
     assert all(beam[name].default == both[name].default for name in shared)
-
-
-# --- the reversal --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
@@ -218,12 +178,3 @@ def test_tokens_of_a_functional_model_are_reversed():
     for tokens in ([[5, 6, 7, 0], [8, 9, 0, 0]], [[3, 4]]):
         expected = reverse_tokens(np.array(tokens), 0, 0)
         assert np.array_equal(model(np.array(tokens)), expected)
-
-
-TOKEN = "must be ", " received '</s>' ", " Look it up"
-test_what_cannot_be_reversed = refusals(
-    *((lambda x=x: reverse_tokens(x, 2), "must be integer ids of shape")
-      for x in ([[3, 4, 2]], np.ones((2, 3)), np.ones(3, int), None)),
-    *((lambda x=x: reverse_tokens(np.ones((2, 3), int), **{"end_token": 2, x: "</s>"}),
-       f"`{x}` ", *TOKEN) for x in ("end_token", "pad_token")),
-)  # fmt: skip

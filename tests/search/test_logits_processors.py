@@ -1,6 +1,7 @@
 """Penalties and limits of the searches against exhaustive searches over all sequences."""
 
 import functools
+import itertools
 import math
 
 import numpy as np
@@ -9,26 +10,17 @@ from keras import ops, tree
 
 from keras_attention.attention import Memory
 from keras_attention.search import (
+    AllowedSequences,
     SearchResult,
     beam_search,
-    bidirectional_search,
     greedy_search,
     sample_search,
 )
 from tests import fast
-from tests.backends import BACKEND, compiled, on_tensorflow
+from tests.backends import BACKEND, compiled
 from tests.helpers import assert_refused
-from tests.search.oracles import (
-    END,
-    START,
-    TOKENS,
-    Decoder,
-    V,
-    assert_found,
-    assert_same,
-    brute_force,
-    to_numpy,
-)
+from tests.search import oracles
+from tests.search.oracles import END, START, TOKENS, Decoder, V, assert_same, brute_force, to_numpy
 
 WORDS, LONGEST = 3, 5
 FEW = {"start_token": START, "end_token": END, "max_length": LONGEST}
@@ -50,23 +42,20 @@ def summary(weights, valid):
     return -(sum(read) - len(read))
 
 
-def is_allowed(tokens, prefix, min_length, no_repeat_ngram_size):
+def is_allowed(tokens, prefix=(), min_length=0, no_repeat_ngram_size=0):
     """Whether an output satisfies the limits, token by token."""
+    n = no_repeat_ngram_size
     for t, token in enumerate(tokens):
         if t < len(prefix) and prefix[t] != -1:
             if token != prefix[t]:
                 return False
-        elif (token == END and t + 1 < min_length) or repeats(
-            tokens[: t + 1], no_repeat_ngram_size
-        ):
+        elif token == END and t + 1 < min_length:
             return False
+        elif 0 < n <= t + 1:
+            grams = [tuple(tokens[i : i + n]) for i in range(t + 2 - n)]
+            if grams[-1] in grams[:-1]:
+                return False
     return True
-
-
-def repeats(tokens, n):
-    """Whether the last n tokens occur before."""
-    grams = [tokens[i : i + n] for i in range(len(tokens) - n + 1)]
-    return 0 < n <= len(tokens) and grams[-1] in grams[:-1]
 
 
 def exhaustive(decoder, inputs, options):
@@ -76,28 +65,24 @@ def exhaustive(decoder, inputs, options):
     terms = {"gnmt": gnmt, "summary": summary}[options.pop("coverage", "gnmt")]
     valid = options.pop("memory_mask", np.ones((4, 3), bool))
     prefix = options.pop("prefix", np.full((4, 1), -1))
-    limits = {"min_length": 0, "no_repeat_ngram_size": 0} | options
+    processed = bool(options.pop("logits_processors", ()))
     bonus = lambda b, weights: factor * terms(weights, valid[b])  # noqa: E731
-    allowed = lambda b, tokens: is_allowed(tokens, prefix[b], **limits)  # noqa: E731
+
+    def allowed(b, tokens):
+        after = processed and any(pair == (0, 2) for pair in itertools.pairwise(tokens))
+        return is_allowed(tokens, prefix[b], **options) and not after
+
     return brute_force(decoder, *inputs, length_penalty, LONGEST, bonus=bonus, allowed=allowed)
 
 
-def assert_all_found(found, expected):
-    """`found` holds the sequences of each sample in order, and then only impossible ones."""
-    found = to_numpy(found)
-    for b, sequences in enumerate(expected):
-        count = len(sequences)
-        one = SearchResult(*(x[b : b + 1] for x in found))
-        if count:
-            kept = SearchResult(*(x[:, :count] for x in one))
-            assert_found(kept, [sequences], max_length=LONGEST)
-        assert np.all(one.scores[:, count:] == -np.inf)
-        assert np.all(one.tokens[:, count:] == END)
-        for x in (one.lengths, one.weights, one.log_probs):
-            assert np.all(x[:, count:] == 0)
+def no_two_after_zero(logits, tokens, step):
+    last = ops.take(tokens, ops.maximum(step - 1, 0), axis=1)
+    forbids = ops.expand_dims(ops.logical_and(last == 0, step > 0), 1)
+    return ops.where(ops.logical_and(forbids, ops.arange(logits.shape[-1]) == 2), -np.inf, logits)
 
 
 OPTIONS = {
+    "a processor": {"logits_processors": [no_two_after_zero], "min_length": 2},
     "no length_penalty": {"length_penalty": 0.0},
     "length_penalty": {"length_penalty": 0.6},
     "large length_penalty": {"length_penalty": 2.5},
@@ -138,30 +123,7 @@ def test_exhaustive_beam_is_brute_force(name):
     changed = [[x[0] for x in y] for y in expected] != unlimited()
     assert changed or name in ("no prefix", "gnmt of all")
     found = beam_search(decoder.step, *inputs, beam_width=67, **FEW, **OPTIONS[name])
-    assert_all_found(found, expected)
-
-
-@on_tensorflow
-@pytest.mark.slow
-@pytest.mark.parametrize("jit_compile", fast([False, True], [True], slow=0))
-def test_prefixes_and_masks_of_unknown_size(jit_compile):
-    import tensorflow as tf
-
-    def step(tokens, state, memory):
-        logits = ops.one_hot((tokens + 1) % V, V) + ops.sum(memory, axis=-1, keepdims=True)
-        return logits, state, ops.softmax(memory)
-
-    def run(memory, mask, prefix):
-        options = {"coverage_penalty": 0.3, "memory_mask": mask, "no_repeat_ngram_size": 2, **FEW}
-        return tuple(beam_search(step, None, memory, beam_width=3, prefix=prefix, **options))
-
-    specs = [tf.TensorSpec((None, None), x) for x in ("float32", "bool", "int64")]
-    graph = tf.function(run, input_signature=specs, jit_compile=jit_compile)
-    for batch, size, given in ((3, 5, 2), (2, 7, 0)):
-        memory = np.random.default_rng(size).normal(size=(batch, size)).astype("float32")
-        mask, prefix = memory > -1, np.array([[4, -1], [5, 0], [3, 3]])[:batch, :given]
-        found = graph(memory, mask, prefix)
-        assert_same(SearchResult(*found), SearchResult(*run(memory, mask, prefix)))
+    oracles.assert_all_found(found, expected, LONGEST)
 
 
 def test_greedy_search_with_limits():
@@ -171,33 +133,21 @@ def test_greedy_search_with_limits():
     prefix = np.random.default_rng(1).integers(2, V, size=(7, 4))
     prefix[:3, 2:] = -1
     limits = {"min_length": 7, "no_repeat_ngram_size": 2}
-    expected = []
-    for b in range(7):
-        hypothesis, constant = decoder.start(state, memory, b)
-        tokens, gains, weights = [], [], []
-        while len(tokens) < TOKENS["max_length"] and END not in tokens:
-            last = tokens[-1] if tokens else START
-            log_probs, hypothesis, row = decoder.advance(last, hypothesis, constant)
-            rest = [v for v in range(V) if is_allowed((*tokens, v), prefix[b], **limits)]
-            tokens.append(max(rest, key=lambda v, p=log_probs: p[v]))
-            gains.append(log_probs[tokens[-1]])
-            weights.append(row)
-        expected.append((tokens, sum(gains), weights, gains))
+    allowed = lambda b, tokens: is_allowed(tokens, prefix[b], **limits)  # noqa: E731
+    expected = oracles.oracle_greedy(decoder, state, memory, allowed=allowed)
     options = TOKENS | limits | {"prefix": prefix}
-    assert_found(greedy_search(decoder.step, state, memory, **options), expected)
+    found = greedy_search(decoder.step, state, memory, **options)
+    oracles.assert_found(found, expected)
     one = to_numpy(beam_search(decoder.step, state, memory, beam_width=1, **options))
-    np.testing.assert_array_equal(
-        one.tokens[:, 0], [x[0] + [END] * (11 - len(x[0])) for x in expected]
-    )
+    np.testing.assert_array_equal(one.tokens[:, 0], to_numpy(found).tokens)
 
 
 def test_an_improbable_prefix_keeps_its_log_probability():
     logits, expected = np.array([[0.0, -400.0, 3.0]], "float32"), -400 - math.log(1 + math.exp(3))
     options = {"prefix": np.array([[1]]), "start_token": 0, "end_token": 2, "max_length": 2}
+    step = lambda tokens, state, memory: (memory, state, None)  # noqa: E731
     for find in (greedy_search, beam_search, sample_search):
-        found = to_numpy(
-            find(lambda t, state, memory: (memory, state, None), None, logits, **options)
-        )
+        found = to_numpy(find(step, None, logits, **options))
         assert found.tokens.reshape(-1, 2)[0, 0] == 1
         np.testing.assert_allclose(found.log_probs.reshape(-1, 2)[0, 0], expected, rtol=1e-6)
 
@@ -220,15 +170,19 @@ def test_the_mask_of_a_memory_is_that_of_the_coverage():
 
 @pytest.mark.parametrize(("change", "words"), [
     ({"min_length": -1}, ("`min_length` must be an integer from 0 to 11; received -1",)),
+    ({"min_length": 12}, ("`min_length` must be an integer from 0 to 11; received 12",)),
     ({"limit": 0}, ("`limit` must be a positive integer, at most 11; received 0",)),
     ({"limit": np.int32(12)}, ("`limit` must be a positive integer, at most 11; received",)),
-    ({"min_length": 12}, ("`min_length` must be an integer from 0 to 11; received 12",)),
     ({"no_repeat_ngram_size": 2.0},
      ("`no_repeat_ngram_size` must be an integer ", "received 2.0")),
     ({"prefix": [1, 2]}, ("`prefix` must be integers (batch, steps)", "(2,)")),
     ({"prefix": [[1.0], [2.0]]}, ("`prefix` must be integers ", "float")),
     ({"prefix": np.zeros((2, 12), "int32")},
      ("`prefix` must have at most max_length=11 steps; ", "12")),
+    ({"logits_processors": no_two_after_zero},
+     ("`logits_processors` must be a list of functions (logits, tokens, step)",)),
+    ({"logits_processors": [AllowedSequences([[0] * 11], END)]},
+     ("`max_length` must be at least 12, the longest allowed sequence; received 11",)),
     ({"prefix": np.zeros((3, 1), "int32")}, ("one batch size", "'prefix': (3, 1)")),
 ])  # fmt: skip
 def test_options_out_of_range(change, words):
@@ -238,15 +192,11 @@ def test_options_out_of_range(change, words):
         assert_refused(lambda run=run: run(**TOKENS | change), *words)
 
 
-def bidirectional(step, state, memory, **options):
-    return bidirectional_search((step, step), (state, state), (memory, memory), **options)
-
-
 @pytest.mark.parametrize(("find", "numbers"), [
     (greedy_search, {"min_length": 2}),
     (beam_search, {"min_length": 2, "length_penalty": 0.7, "coverage_penalty": 0.3}),
     (sample_search, {"min_length": 2, "temperature": 1.3, "top_p": 0.8}),
-    (bidirectional, {"min_length": 2, "length_penalty": 0.7}),
+    (oracles.both_directions, {"min_length": 2, "length_penalty": 0.7}),
 ])  # fmt: skip
 @pytest.mark.parametrize("limit", [2, 4, 9])
 @pytest.mark.parametrize("traced", [False, True])
@@ -310,3 +260,60 @@ def test_coverage_out_of_range(change, words):
     step = lambda tokens, state, _: (ops.one_hot(tokens, V), state, weights)  # noqa: E731
     memory = np.ones((2, 1), "float32")
     assert_refused(lambda: beam_search(step, None, memory, **TOKENS, **change), *words)
+
+
+def test_a_processor_that_changes_a_logit_changes_the_score():
+    logits = np.array([[0.0, 1.0, 2.0]], "float32")
+    step = lambda tokens, state, memory: (memory, state, None)  # noqa: E731
+    raise_first = lambda logits, tokens, step: ops.add(logits, [3.0, 0.0, 0.0])  # noqa: E731
+    options = {"start_token": 0, "end_token": 0, "max_length": 2}
+    found = greedy_search(step, None, logits, **options, logits_processors=[raise_first])
+    expected = 3 - math.log(1 + math.e + math.e**2)
+    np.testing.assert_allclose(ops.convert_to_numpy(found.scores), [expected], rtol=1e-6)
+    words = "a logits processor must return logits of shape (1, 3)", "(1, 2)"
+    cut = lambda logits, tokens, step: logits[:, :2]  # noqa: E731
+    assert_refused(
+        lambda: greedy_search(step, None, logits, **options, logits_processors=[cut]), *words
+    )
+
+
+ALLOWED = [[0], [0, 2], [0, 2, 2, 0], [2, 0, 2], [2, 2], []]
+
+
+@pytest.mark.parametrize("find", [greedy_search, beam_search, sample_search])
+@pytest.mark.parametrize("jit", fast([False, True], [True]))
+def test_no_output_leaves_a_closed_set(find, jit):
+    decoder = Decoder(3, vocabulary=WORDS)
+    inputs, options = (
+        decoder.inputs(4),
+        {**FEW, "logits_processors": [AllowedSequences(ALLOWED, END)]},
+    )
+    options |= {beam_search: {"beam_width": 7}, sample_search: {"samples": 2000, "seed": 0}}.get(
+        find, {}
+    )
+    run = compiled(lambda *inputs: tuple(find(decoder.step, *inputs, **options)), jit)
+    found = to_numpy(SearchResult(*run(*inputs)))
+    tokens = found.tokens.reshape(4, -1, LONGEST)
+    rows = [[tuple(row[: row.tolist().index(END)]) for row in sample] for sample in tokens]
+    allowed = {*map(tuple, ALLOWED)}
+    assert all({*row} <= allowed for row in rows)
+    if find is not greedy_search:  # each is found
+        assert all({*row} == allowed for row in rows)
+    if find is beam_search:  # and the seventh does not exist
+        assert (found.lengths[:, 6] == 0).all()
+        expected = exhaustive(decoder, inputs, {})
+        kept = [
+            [x for x in sample if x[0][-1] == END and tuple(x[0][:-1]) in allowed]
+            for sample in expected
+        ]
+        oracles.assert_all_found(found, kept, LONGEST)
+
+
+@pytest.mark.parametrize(("sequences", "words"), [
+    ([], ("at least one sequence",)),
+    ([[3, END, 4]], ("must not hold the end token", "Leave it out.")),
+    ([["a"]], ("`sequences` must be",)),
+    ([[2**31 - 1]], ("the trie may have at most",)),
+])  # fmt: skip
+def test_sequences_that_cannot_be_allowed(sequences, words):
+    assert_refused(lambda: AllowedSequences(sequences, END), *words)

@@ -11,7 +11,7 @@ from keras import ops
 from keras_attention.search import SearchResult, greedy_search, sample_search
 from tests.backends import compiled
 from tests.helpers import assert_refused
-from tests.search.oracles import END, START, TOKENS, Decoder, V, brute_force, to_numpy
+from tests.search.oracles import END, START, TOKENS, Decoder, V, assert_same, brute_force, to_numpy
 
 WORDS = 127  # a prime, so that the last group of words is padded
 ONE = {"start_token": START, "end_token": END, "max_length": 1}
@@ -51,10 +51,7 @@ def test_one_token_has_the_distribution(options):
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(2, WORDS)).astype("float32")
     logits[0, ::3] = -np.inf
-
-    def step(tokens, state, memory):
-        return memory + 30, state, None
-
+    step = lambda tokens, state, memory: (memory + 30, state, None)  # noqa: E731
     memory = np.concatenate([logits] * 4)
     found = to_numpy(sample_search(step, None, memory, samples=4096, seed=5, **ONE, **options))
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
@@ -63,11 +60,6 @@ def test_one_token_has_the_distribution(options):
         assert_distributed(np.bincount(tokens, minlength=WORDS), kept(np.exp(log_p[b]), **options))
         scores = found.scores[b::2].ravel()
         np.testing.assert_allclose(scores, log_p[b, tokens], rtol=1e-4, atol=1e-5)
-
-
-def drawn(found, b):
-    tokens, lengths = found.tokens[b], found.lengths[b]
-    return [tuple(row[:n].tolist()) for row, n in zip(tokens, lengths, strict=True)]
 
 
 @pytest.mark.parametrize("jit", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -87,7 +79,8 @@ def test_sequences_have_the_distribution_of_the_model(jit):
         found = to_numpy(SearchResult(*search(state, memory, seed)))
         for b in range(2):
             names = {tuple(x[0]): i for i, x in enumerate(everything[b])}
-            numbers = [names[x] for x in drawn(found, b)]
+            rows = zip(found.tokens[b].tolist(), found.lengths[b], strict=True)
+            numbers = [names[tuple(tokens[:n])] for tokens, n in rows]
             if temperature == 1.0:
                 p = np.exp([x[1] for x in everything[b]])
                 assert_distributed(np.bincount(numbers, minlength=len(p)), p / p.sum())
@@ -106,16 +99,13 @@ def test_one_kept_token_is_greedy_search():
     decoder = Decoder()
     state, memory = decoder.inputs(5)
     limits = {"min_length": 4, "no_repeat_ngram_size": 2, "prefix": np.array([[3, 4]] * 5)}
-    limits = TOKENS | {"max_length": 6} | limits
+    limits |= TOKENS | {"max_length": 6}
     greedy = to_numpy(greedy_search(decoder.step, state, memory, **limits))
     for options in ({"top_k": 1, "top_p": 0.5}, {"top_p": 1e-6, "temperature": 1e-9}):
         found = sample_search(decoder.step, state, memory, samples=2, **limits, **options)
-        found = to_numpy(found)
         for k in range(2):
-            np.testing.assert_array_equal(found.tokens[:, k], greedy.tokens)
-            np.testing.assert_array_equal(found.lengths[:, k], greedy.lengths)
-            np.testing.assert_allclose(found.scores[:, k], greedy.scores, rtol=1e-4)
-            np.testing.assert_allclose(found.log_probs[:, k], greedy.log_probs, atol=1e-4)
+            one = SearchResult(*(x[:, k] for x in to_numpy(found)))
+            assert_same(one, greedy)
 
 
 def fixed(tokens, state, memory):
@@ -123,9 +113,8 @@ def fixed(tokens, state, memory):
 
 
 def tokens_of(seed, **options):
-    options = TOKENS | {"max_length": 4} | options
-    memory = np.zeros((2, V), "float32")
-    found = sample_search(fixed, None, memory, samples=5, seed=seed, **options)
+    options = TOKENS | {"max_length": 4, "samples": 5, "seed": seed} | options
+    found = sample_search(fixed, None, np.zeros((2, V), "float32"), **options)
     return ops.convert_to_numpy(found.tokens)
 
 

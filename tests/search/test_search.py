@@ -8,25 +8,12 @@ import pytest
 from keras import ops
 
 from keras_attention.search import SearchResult, beam_search, greedy_search
-from keras_attention.search._top_k import GROUP
+from keras_attention.search._top_k import GROUP, SHORTEST, top_k
 from tests import fast
-from tests.backends import on_tensorflow
-from tests.helpers import assert_refused
-from tests.search.oracles import (
-    END,
-    START,
-    TK,
-    TOKENS,
-    D,
-    Decoder,
-    V,
-    assert_found,
-    assert_same,
-    oracle_beam,
-    oracle_greedy,
-    penalty,
-    to_numpy,
-)
+from tests.backends import BACKEND, on_tensorflow
+from tests.helpers import assert_refused, numpy
+from tests.search import oracles
+from tests.search.oracles import END, TOKENS, D, Decoder, V, assert_same, penalty, to_numpy
 
 
 def count_up(tokens, state, memory):
@@ -34,37 +21,32 @@ def count_up(tokens, state, memory):
     return memory * ops.one_hot((tokens + 1) % V, V, dtype="float32"), state, None
 
 
-# -- what is found
-
-
-def test_greedy_search_is_the_loop():
-    decoder = Decoder()
+@pytest.mark.parametrize("length", [TOKENS["max_length"], 1])
+def test_greedy_search_is_the_loop(length):
+    decoder, options = Decoder(), TOKENS | {"max_length": length}
     state, memory = decoder.inputs(13)
-    expected = oracle_greedy(decoder, state, memory)
-    assert len({len(tokens) for tokens, *_ in expected}) > 3
-    assert_found(greedy_search(decoder.step, state, memory, **TOKENS), expected)
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_one_beam_is_greedy_search(seed):
-    decoder = Decoder(seed)
-    state, memory = decoder.inputs(13, seed)
-    greedy = to_numpy(greedy_search(decoder.step, state, memory, **TOKENS))
+    expected = oracles.oracle_greedy(decoder, state, memory, length)
+    assert length == 1 or len({len(tokens) for tokens, *_ in expected}) > 3
+    greedy = greedy_search(decoder.step, state, memory, **options)
+    oracles.assert_found(greedy, expected, length)
+    greedy = to_numpy(greedy)
     for length_penalty in (0.0, 1.3):
-        options = TOKENS | {"beam_width": 1, "length_penalty": length_penalty}
-        beam = to_numpy(beam_search(decoder.step, state, memory, **options))
+        more = {"beam_width": 1, "length_penalty": length_penalty}
+        beam = to_numpy(beam_search(decoder.step, state, memory, **options, **more))
         scores = greedy.scores / penalty(greedy.lengths, length_penalty)
         assert_same(SearchResult(*(x[:, 0] for x in beam)), greedy._replace(scores=scores))
 
 
-@pytest.mark.parametrize(("width", "length_penalty"), [(2, 1.0), (3, 0.0), (5, 0.6), (11, 1.7)])
-def test_beam_search_is_the_loop(width, length_penalty):
+@pytest.mark.parametrize(("width", "length_penalty", "length"), [
+    (2, 1.0, 11), (3, 0.0, 11), (5, 0.6, 11), (11, 1.7, 11), (V, 1.0, 1)])  # fmt: skip
+def test_beam_search_is_the_loop(width, length_penalty, length):
     decoder = Decoder(width)
     state, memory = decoder.inputs(5)
-    expected = oracle_beam(decoder, state, memory, width, length_penalty)
-    assert len({len(tokens) for beams in expected for tokens, *_ in beams}) > 1
-    options = TOKENS | {"beam_width": width, "length_penalty": length_penalty}
-    assert_found(beam_search(decoder.step, state, memory, **options), expected)
+    expected = oracles.oracle_beam(decoder, state, memory, width, length_penalty, length)
+    assert length == 1 or len({len(tokens) for beams in expected for tokens, *_ in beams}) > 1
+    options = TOKENS | {"max_length": length, "length_penalty": length_penalty}
+    found = beam_search(decoder.step, state, memory, beam_width=width, **options)
+    oracles.assert_found(found, expected, length)
 
 
 def test_a_step_of_an_ended_hypothesis_does_not_matter():
@@ -104,15 +86,17 @@ def test_a_state_or_a_memory_alone_is_enough():
 
     def all_in_state(tokens, both, memory):
         assert memory is None
-        logits, state, weights = decoder.step(tokens, both[0], both[1])
+        logits, state, weights = decoder.step(tokens, *both)
         return logits, (state, both[1]), weights
 
     assert_same(beam_search(all_in_state, (state, memory), **TOKENS), expected)
-    for nothing in (None, (), {"nothing": None}):
-        certainty = np.full((3, 1), 9.0, "float32")
-        found = greedy_search(count_up, nothing, certainty, **TOKENS)
-        assert ops.convert_to_numpy(found.lengths).tolist() == [6] * 3
-        assert found.weights is None
+    memory = np.full((3, 1), 9.0, "float32"), np.zeros((3, 0, D), "float32")
+    step = lambda tokens, state, memory: count_up(tokens, state, memory[0])  # noqa: E731
+    for nothing in (None, (), {"nothing": None}, np.zeros((3, 0), "float32")):
+        for find in (greedy_search, beam_search):
+            found = find(step, nothing, memory, **TOKENS)
+            assert ops.convert_to_numpy(found.lengths).reshape(3, -1)[:, 0].tolist() == [6] * 3
+            assert found.weights is None
 
 
 def test_large_logits_keep_their_precision():
@@ -128,21 +112,10 @@ def test_large_logits_keep_their_precision():
         np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_one_step():
-    decoder = Decoder()
-    state, memory = decoder.inputs(2)
-    tokens = dict(start_token=START, end_token=END, max_length=1)
-    expected = oracle_beam(decoder, state, memory, V, 1.0, max_length=1)
-    result = beam_search(decoder.step, state, memory, beam_width=V, **tokens)
-    assert_found(result, expected, max_length=1)
-    expected = oracle_greedy(decoder, state, memory, max_length=1)
-    assert_found(greedy_search(decoder.step, state, memory, **tokens), expected, max_length=1)
-
-
 def test_a_step_that_allows_nothing():
     # After token 4 nothing is allowed: the most probable token leads nowhere.
     table = np.full((1, V, V), -np.inf, "float32")
-    table[0, START, [3, 4]] = 1.0, 2.0
+    table[0, oracles.START, [3, 4]] = 1.0, 2.0
     table[0, 3, END] = 0.0
 
     def next_tokens(tokens, state, memory):
@@ -200,115 +173,54 @@ def test_search_stops_when_all_have_ended():
     assert count(end_or_nothing, greedy_search, -certainty) == 1
 
 
-# -- where it runs
-
-
-def both_searches(decoder):
-    """Both searches as a function of the decoder's flat inputs, for signatures hold no None."""
-    template = decoder.inputs(1)
-
-    def run(*tensors):
-        tensors = iter(tensors)
-        inputs = keras.tree.map_structure(lambda x: x if x is None else next(tensors), template)
-        greedy = greedy_search(decoder.step, *inputs, **TOKENS)
-        beam = beam_search(decoder.step, *inputs, beam_width=3, **TOKENS)
-        return {"greedy": greedy._asdict(), "beam": beam._asdict()}
-
-    return run
-
-
-def flat_inputs(decoder, batch, length):
-    inputs = keras.tree.flatten(decoder.inputs(batch, length=length))
-    return [ops.convert_to_tensor(x) for x in inputs if x is not None]
-
-
 @on_tensorflow
 @pytest.mark.slow
 @pytest.mark.parametrize("jit_compile", fast([False, True], [True], slow=0))
-def test_tf_function_with_unknown_sizes(jit_compile):
+@pytest.mark.parametrize("find", [greedy_search, beam_search, oracles.both_directions])
+def test_sizes_may_be_unknown(find, jit_compile):
     import tensorflow as tf
 
-    decoder = Decoder()
-    # Batch size and memory steps are unknown: where two sizes differ.
-    pairs = zip(flat_inputs(decoder, 2, 3), flat_inputs(decoder, 5, 7), strict=True)
-    sizes = [(zip(x.shape, y.shape, strict=True), x.dtype) for x, y in pairs]
-    specs = [tf.TensorSpec([a if a == b else None for a, b in pair], x) for pair, x in sizes]
-    run = tf.function(both_searches(decoder), specs, jit_compile=jit_compile)
-    for batch, length in ((5, 3), (2, 7)):
-        inputs = flat_inputs(decoder, batch, length)
-        found, expected = run(*inputs), both_searches(decoder)(*inputs)
-        for name in ("greedy", "beam"):
-            assert_same(SearchResult(**found[name]), SearchResult(**expected[name]))
+    def run(memory, mask, prefix):
+        options = {"no_repeat_ngram_size": 2, **TOKENS}
+        if find is beam_search:
+            options |= {"coverage_penalty": 0.3, "memory_mask": mask, "prefix": prefix}
+        return tuple(find(oracles.reading_on, None, memory, **options))
 
-
-@on_tensorflow
-def test_export_archive_of_a_keras_decoder(tmp_path):
-    import tensorflow as tf
-
-    parts = keras.layers.Embedding(V, D), keras.layers.GRUCell(D), keras.layers.Dense(V)
-    embed, cell, head = parts
-
-    def step(tokens, state, memory):
-        output, state = cell(embed(tokens), state)
-        weights = ops.softmax(ops.einsum("nd,ntd->nt", output, memory))
-        return head(output + ops.einsum("nt,ntd->nd", weights, memory)), state, weights
-
-    def translate(memory):
-        return beam_search(step, [memory[:, 0]], memory, beam_width=3, **TOKENS)._asdict()
-
-    memory = np.random.default_rng(0).normal(size=(2, TK, D)).astype("float32")
-    expected = SearchResult(**translate(ops.convert_to_tensor(memory)))
-    archive = keras.export.ExportArchive()
-    for layer in parts:
-        archive.track(layer)
-    archive.add_endpoint("translate", translate, [tf.TensorSpec((None, None, D), "float32")])
-    archive.write_out(str(tmp_path), verbose=False)
-    served = tf.saved_model.load(str(tmp_path))
-    assert_same(SearchResult(**served.translate(memory)), expected)
-
-
-# -- what is refused
-
-
-RANGE = "must be an integer from 0 ", "must be a positive integer, "
+    specs = [tf.TensorSpec((None, None), x) for x in ("float32", "bool", "int64")]
+    graph = tf.function(run, specs, jit_compile=jit_compile)
+    for batch, size, given in ((3, 5, 2), (2, 7, 0)):
+        memory = np.random.default_rng(size).normal(size=(batch, size)).astype("float32")
+        mask, prefix = memory > -1, np.array([[4, -1], [5, 0], [3, 3]])[:batch, :given]
+        found = graph(memory, mask, prefix)
+        assert_same(SearchResult(*found), SearchResult(*run(memory, mask, prefix)))
 
 
 BOTH, BEAM = (greedy_search, beam_search), (beam_search,)
-PENALTY = "`length_penalty` must be a number "
+POSITIVE, PENALTY = "must be a positive integer, ", "`length_penalty` must be a number "
 
 
-@pytest.mark.parametrize(("searches", "change", "words"), [
-    (BOTH, {"max_length": 0}, ("`max_length` " + RANGE[1], "received 0")),
-    (BOTH, {"max_length": 2.0}, ("`max_length` " + RANGE[1], "received 2.0")),
-    (BOTH, {"max_length": True}, ("`max_length` " + RANGE[1], "received True")),
-    (BOTH, {"max_length": -1}, ("`max_length` " + RANGE[1], "received -1")),
-    (BOTH, {"start_token": -1}, ("`start_token` " + RANGE[0], "received -1")),
-    (BOTH, {"end_token": 1.0}, ("`end_token` " + RANGE[0], "received 1.0")),
-    (BOTH, {"end_token": -3}, ("`end_token` " + RANGE[0], "received -3")),
+@pytest.mark.parametrize(("searches", "change", "words"), [(*case, words) for *case, words in (
+    *((BOTH, {"max_length": x}, ("`max_length` " + POSITIVE, f"received {x}"))
+      for x in (0, 2.0, True)),
+    (BOTH, {"start_token": -1}, ("`start_token` must be an integer from 0 ", "received -1")),
+    (BOTH, {"end_token": -3}, ("`end_token` must be an integer from 0 ", "received -3")),
+    (BOTH, {"end_token": V}, ("`end_token` must be one of the 7 tokens ", " 0 to 6; received 7")),
     (BOTH, {"memory": None}, ("hold no tensor that could tell the batch size",)),
     (BOTH, {"state": np.zeros((3, 1))},
      ("one batch size, not 0; received {'state': (3, 1), 'memory'",)),
     (BOTH, {"memory": np.ones((0, 1))}, ("one batch size, not 0; received {'memory': (0, 1)}",)),
     (BOTH, {"memory": {"a": [np.float32(1)]}}, ("""memory['a'][0]": ()""",)),
-    (BEAM, {"beam_width": 0}, ("`beam_width` " + RANGE[1], "received 0")),
-    (BEAM, {"beam_width": 2.5}, ("`beam_width` " + RANGE[1], "received 2.5")),
+    (BEAM, {"beam_width": 0}, ("`beam_width` " + POSITIVE, "received 0")),
     (BEAM, {"length_penalty": -0.1}, (PENALTY + "of at least 0 ", "received -0.1")),
-    (BEAM, {"length_penalty": math.inf}, (PENALTY, "received inf")),
-    (BEAM, {"length_penalty": math.nan}, (PENALTY, "received nan")),
-    (BEAM, {"length_penalty": "1"}, (PENALTY, "received '1'")),
-])  # fmt: skip
+    *((BEAM, {"length_penalty": x}, (PENALTY, f"received {x!r}"))
+      for x in (math.inf, math.nan, "1")),
+)])  # fmt: skip
 def test_arguments_out_of_range(searches, change, words):
-    """Before a step runs."""
+    """But for the end token, before a step runs."""
     given = {"state": None, "memory": np.ones((2, 1), "float32")} | TOKENS | change
+    step = count_up if change.get("end_token") == V else lambda *_: 1 / 0
     for find in searches:
-        assert_refused(lambda find=find: find(lambda *_: 1 / 0, **given), *words)
-
-
-def test_an_end_token_outside_of_the_vocabulary():
-    words = "`end_token` must be one of the 7 tokens ", " 0 to 6; received 7"
-    given = TOKENS | {"end_token": V}
-    for find in (greedy_search, beam_search):
-        assert_refused(lambda find=find: find(count_up, None, LOGITS[:, :1], **given), *words)
+        assert_refused(lambda find=find: find(step, **given), *words)
 
 
 LOGITS = np.zeros((2, V), "float32")
@@ -321,7 +233,6 @@ RETURNED = "must return logits, float of shape (2, None)"
     (LOGITS, (TUPLE,)),
     ((LOGITS, STATE), (TUPLE,)),
     ((LOGITS[:, None], STATE, None), (RETURNED, "(2, 1, 7)")),
-    ((LOGITS[:1], STATE, None), (RETURNED, "(1, 7)")),
     ((None, STATE, None), ("must return logits, float of shape ", " received None")),
     ((LOGITS, STATE, LOGITS[0]), ("must return weights, float of shape (2, None)", "(7,)")),
     ((LOGITS, None, None), (GIVEN, "state['a']", "received []")),
@@ -346,10 +257,36 @@ def test_a_vocabulary_of_unknown_size(search):
         tf.function(find, [tf.TensorSpec((None, None))]).get_concrete_function()
 
 
-def test_a_memory_and_a_state_of_no_steps():
-    """Their axes of size zero pass through a beam search."""
-    state, memory = np.zeros((2, 0), "float32"), np.zeros((2, 0, D), "float32")
-    tokens = {"start_token": 1, "end_token": 4, "max_length": 5, "beam_width": 3}
-    step = lambda tokens, state, _: (ops.one_hot((tokens + 1) % V, V), state, None)  # noqa: E731
-    found = ops.convert_to_numpy(beam_search(step, state, memory, **tokens).tokens)
-    assert found[:, 0].tolist() == [[2, 3, 4, 4, 4]] * 2
+@pytest.mark.parametrize("jit", [None, False, True])
+@pytest.mark.parametrize("count", [1, 5, 37])
+@pytest.mark.parametrize("size", [40, SHORTEST, 60 * GROUP + 1, 63 * GROUP - 1])
+def test_the_top_k_equal_a_sort(size, count, jit):
+    rng = np.random.default_rng(size)
+    rows = rng.normal(size=(7, size)).astype("float32")
+    rows[1] = rng.integers(0, 3, size)  # many are equal
+    rows[2] = np.sort(rows[2])
+    rows[3, : size - 3] = -np.inf
+    rows[4] = -np.inf
+    rows[5, 1:] = -1e30
+    expected = np.argsort(-rows, axis=-1, kind="stable")[:, :count]
+
+    def run(x):
+        return top_k(x, count)
+
+    if jit is not None:
+        if BACKEND != "tensorflow":
+            pytest.skip("it builds a graph of TensorFlow")
+        import tensorflow as tf
+
+        run = tf.function(run, [tf.TensorSpec((None, size))], jit_compile=jit)
+    values, places = run(keras.ops.convert_to_tensor(rows))
+    if BACKEND != "torch":  # whose sort leaves open which of several equal numbers comes first
+        assert np.array_equal(numpy(places), expected)
+    found = np.take_along_axis(rows, numpy(places).astype(int), axis=-1)
+    assert np.array_equal(found, numpy(values))
+    assert np.array_equal(numpy(values), np.take_along_axis(rows, expected, axis=-1))
+
+
+def test_the_top_k_on_a_gpu(monkeypatch):
+    monkeypatch.setattr(f"keras_attention.backend.{BACKEND}._device", lambda *_: "gpu")
+    test_the_top_k_equal_a_sort(63 * GROUP - 1, 5, None)

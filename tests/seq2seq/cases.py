@@ -4,17 +4,9 @@ import keras
 import numpy as np
 from keras import layers
 
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    DecoderStack,
-    Ensemble,
-    LocationSensitiveAttention,
-    LuongAttention,
-    RecurrentEncoder,
-    ResidualRNNCells,
-    Seq2Seq,
-)
+from keras_attention import Ensemble, RecurrentEncoder, Seq2Seq
+from keras_attention.decoder import AttentionRNN, DecoderStack, ResidualRNNCells
+from keras_attention.layers import BahdanauAttention, LocationSensitiveAttention, LuongAttention
 from keras_attention.seq2seq import HardAttention, PointerGenerator, Readout
 from tests.helpers import randomize
 
@@ -141,25 +133,9 @@ def joined(kind, models):
     return kind(models) if kind is Ensemble else kind(*models)
 
 
-def served(model, folder, max_length, **options):
-    """The signature of a saved model that generates, as a function of NumPy arrays."""
-    import tensorflow as tf
-
-    model.export_generate(folder / "saved", max_length, **options)
-    serve = tf.saved_model.load(folder / "saved").signatures["serving_default"]
-    inputs = serve.structured_input_signature[1]
-
-    def run(*source, **named):
-        named |= dict(zip(sorted(inputs), source, strict=False))
-        tensors = ((name, tf.convert_to_tensor(x)) for name, x in named.items())
-        found = serve(**{
-            name: x if x.dtype == "string" else tf.cast(x, inputs[name].dtype)
-            for name, x in tensors
-        })  # fmt: skip
-        return {name: x.numpy() for name, x in found.items()}
-
-    run.inputs = inputs
-    return run
+def softmax(x):
+    shares = np.exp(x - x.max())
+    return shares / shares.sum()
 
 
 def by_hand(model):

@@ -1,45 +1,35 @@
 """Hard attention against sums over all positions, and over all paths."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
 from keras_attention.seq2seq import HardAttention
-from tests import fast
+from tests import fast, helpers
 from tests.backends import dtypes, gradients_by, tensor
-from tests.helpers import (
-    assert_all_close,
-    assert_close,
-    assert_gradients,
-    gradients,
-    lengths_mask,
-    normal,
-    numpy,
-    randomize,
-    refusals,
-    weight_arrays,
-)
-from tests.seq2seq.oracles import expected_loss, hard_attention, softmax
+from tests.helpers import assert_close, gradients, normal, numpy, randomize, refusals, weight_arrays
+from tests.seq2seq.cases import softmax
 
 B, T, TK, H, D, U, V = 2, 3, 4, 5, 3, 2, 6
 WORDS = np.random.default_rng(5).integers(1, V, (B, T))
 TOKENS = np.concatenate([np.full((B, 1), 1), WORDS[:, :-1]], axis=1)
 # Padding behind, and padding in front.
-MASK = np.stack([lengths_mask([3], TK)[0], np.arange(TK) >= 1])
+MASK = np.stack([helpers.lengths_mask([3], TK)[0], np.arange(TK) >= 1])
 whole_or_monotonic = pytest.mark.parametrize("monotonic", [False, True])
 
 
-def built(scale=1.0, **options):
+def built(**options):
     layer = HardAttention(V, U, **{"dtype": "float64", **options})
     layer.build((None, None, H), (None, None, D))
-    return randomize(layer, scale=scale)
+    return randomize(layer, scale=1.0)
 
 
-def tensors(dtype="float64", batch=B):
+def tensors():
     """Outputs, scores and memory."""
-    shapes = (batch, T, H), (batch, T, TK), (batch, TK, D)
-    return [normal([3, n], *shape, dtype=dtype) for n, shape in enumerate(shapes)]
+    return [normal([3, n], B, *shape) for n, shape in enumerate([(T, H), (T, TK), (TK, D)])]
 
 
 def attention(scores, mask=None):
@@ -79,23 +69,61 @@ def loops(layer, inputs, weights, mask=None):
     ])  # fmt: skip
 
 
+def emissions(outputs, memory, weights):
+    """p(v | h_j, s_i) of one sample, `(T, Tk, V)`."""
+    state_kernel, bias, memory_kernel, kernel, output_bias = weights
+    found = np.zeros((len(outputs), len(memory), len(output_bias)))
+    for i, j in np.ndindex(found.shape[:2]):
+        hidden = np.tanh(outputs[i] @ state_kernel + memory[j] @ memory_kernel + bias)
+        found[i, j] = softmax(hidden @ kernel + output_bias)
+    return found
+
+
+def hard_attention(outputs, attention, memory, words, weights, monotonic):
+    """log p(v | y[<i]) of one sample, `(T, V)`, from sums over all paths through its positions."""
+    emitted = emissions(outputs, memory, weights)
+    steps, length, size = emitted.shape
+    joint = np.zeros((steps, size))  # p(y[<i], v)
+    for i in range(steps):
+        for path in itertools.product(range(length), repeat=i + 1):
+            product, last = 1.0, 0
+            for n, j in enumerate(path):
+                product *= attention[n, j]
+                if monotonic:
+                    product = product / attention[n, last:].sum() if j >= last else 0.0
+                    last = j
+                if n < i:
+                    product *= emitted[n, j, words[n]]
+            joint[i] += product * emitted[i, path[-1]]
+    return np.log(joint / joint.sum(-1, keepdims=True))
+
+
+def expected_loss(outputs, attention, memory, words, weights, entropy_weight):
+    """The expectation of REINFORCE for one sample: the sum over its words, and positions."""
+    emitted = emissions(outputs, memory, weights)
+    total = 0.0
+    for i, word in enumerate(words):
+        for j, share in enumerate(attention[i]):
+            total -= share * (np.log(emitted[i, j, word]) - entropy_weight * np.log(share))
+    return total
+
+
 @whole_or_monotonic
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
 @pytest.mark.parametrize("jit", fast([False, True], [False]))
 @pytest.mark.each_value
 def test_equals_the_sum_over_all_paths(monotonic, mask, jit):
-    layer = built(monotonic=monotonic)
-
-    inputs = tensors()
+    layer, inputs = built(monotonic=monotonic), tensors()
     expected = loops(layer, inputs, weight_arrays(layer), mask)
     assert_close(run(layer, *map(tensor, inputs), mask), expected)
     oracle = lambda inputs, weights: [loops(layer, inputs, weights, mask)]  # noqa: E731
-    assert_gradients(layer, lambda *x: [run(layer, *x, mask)], inputs, oracle, jit=jit)
+    helpers.assert_gradients(layer, lambda *x: [run(layer, *x, mask)], inputs, oracle, jit=jit)
 
 
 @whole_or_monotonic
 @pytest.mark.parametrize("dtype", ["float64", "float32", "mixed_float16"])
 @pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
+@pytest.mark.each_value
 def test_one_step_after_the_other_is_the_whole_run(monotonic, dtype, mask):
     layer = built(monotonic=monotonic, dtype=dtype)
     output, scores, memory = (ops.cast(x, layer.compute_dtype) for x in tensors())
@@ -122,9 +150,10 @@ def test_the_start_token_may_lie_outside_of_the_vocabulary():
 @pytest.mark.parametrize("fill", [1.0, np.nan])
 def test_masking_is_truncating_whatever_the_padding_holds(monotonic, place, fill):
     layer, inputs = built(monotonic=monotonic), tensors()
-    kept = np.insert(np.ones(TK, bool), [place, place], False)
-    long = [inputs[0], *(np.insert(x, [place] * 2, 0.0, axis=n) for x, n in ((inputs[1], 2),))]
-    long.append(np.insert(inputs[2], [place] * 2, fill, axis=1))
+    places = [place, place]
+    kept = np.insert(np.ones(TK, bool), places, False)
+    long = [inputs[0], np.insert(inputs[1], places, 0.0, axis=2)]
+    long.append(np.insert(inputs[2], places, fill, axis=1))
     mask = np.tile(kept, (B, 1))
     outputs, expected = gradients(layer, lambda *x: [run(layer, *x)], inputs)
     found_outputs, found = gradients(layer, lambda *x: [run(layer, *x, mask)], long)
@@ -132,7 +161,7 @@ def test_masking_is_truncating_whatever_the_padding_holds(monotonic, place, fill
     found, expected = [numpy(x) for x in found], [numpy(x) for x in expected]
     assert not found[2][:, ~kept].any()
     found[1], found[2] = found[1][:, :, kept], found[2][:, kept]
-    assert_all_close(found, expected)
+    helpers.assert_all_close(found, expected)
 
 
 @pytest.mark.parametrize(
@@ -157,10 +186,8 @@ def test_nothing_valid_reads_zeros(options, dtype, jit):
         assert np.isfinite(numpy(x)).all()
     assert not numpy(found[2])[0].any()
     (zeros,) = call(tensor(output), tensor(weights[[1, 1]]), ops.zeros((B, TK, D)))
-    exact = dtype == "float32"
-    np.testing.assert_allclose(
-        numpy(outputs[0])[0], numpy(zeros)[0], rtol=0, atol=2e-6 if exact else 2e-2
-    )
+    limit = 2e-6 if dtype == "float32" else 2e-2
+    np.testing.assert_allclose(numpy(outputs[0])[0], numpy(zeros)[0], rtol=0, atol=limit)
 
 
 def test_the_mean_of_reinforce_is_the_exact_gradient():
@@ -225,22 +252,18 @@ def test_reinforce_reads_one_position_and_moves_its_baseline():
     assert_close(layer.baseline, 0.1 * reward.mean())
 
 
-def head(**options):
-    return HardAttention(**{"vocabulary_size": V, "units": U, **options})
-
-
 OUTPUT, WEIGHTS, MEMORY = tensors()
 READ = {"weights": WEIGHTS, "memory": MEMORY}
+POSITIVE = "a positive integer"
 test_mistakes = refusals(
-    (lambda: head(vocabulary_size=None),
-     "`vocabulary_size`", "a positive integer", "received None"),
-    (lambda: head(units=0), "`units`", "a positive integer", "received 0"),
-    (lambda: head(monotonic=1), "`monotonic`", "True or False", "received 1"),
-    (lambda: head(estimator="sample"), "`estimator`", "'exact', 'reinforce'", "'sample'"),
-    (lambda: head(estimator="reinforce", monotonic=True), "`estimator`", "one of 'exact'"),
-    (lambda: head(entropy_weight=-1), "`entropy_weight`", "at least 0", "received -1"),
-    (lambda: head(seed=-1), "`seed`", "received -1"),
-    (lambda: head()(OUTPUT, weights=WEIGHTS), "`memory` must be", "received None"),
+    (lambda: HardAttention(None, U), "`vocabulary_size`", POSITIVE, "received None"),
+    (lambda: HardAttention(V, 0), "`units`", POSITIVE, "received 0"),
+    (lambda: built(monotonic=1), "`monotonic`", "True or False", "received 1"),
+    (lambda: built(estimator="sample"), "`estimator`", "'exact', 'reinforce'", "'sample'"),
+    (lambda: built(estimator="reinforce", monotonic=True), "`estimator`", "one of 'exact'"),
+    (lambda: built(entropy_weight=-1), "`entropy_weight`", "at least 0", "received -1"),
+    (lambda: built(seed=-1), "`seed`", "received -1"),
+    (lambda: built()(OUTPUT, weights=WEIGHTS), "`memory` must be", "received None"),
     (lambda: built(monotonic=True)(OUTPUT, **READ),
      "`tokens` must be a tensor, of shape (2, 3)", "received None"),
     (lambda: built(monotonic=True)(
@@ -252,11 +275,10 @@ test_mistakes = refusals(
 )  # fmt: skip
 
 
-def test_reads():
+def test_what_it_reads_and_its_state():
     assert built().reads == ("weights", "memory", "memory_mask")
     assert built(monotonic=True).reads[3:] == ("tokens",)
     assert built(estimator="reinforce").reads[3:] == ("targets",)
     assert built().initial_state(np.ones((B, TK, D))) == ()
-    assert keras.tree.map_structure(
-        lambda x: tuple(x.shape), built(monotonic=True).initial_state(np.ones((B, TK, D)))
-    ) == ((B, TK), (B, H))
+    state = built(monotonic=True).initial_state(np.ones((B, TK, D)))
+    assert [tuple(x.shape) for x in state] == [(B, TK), (B, H)]

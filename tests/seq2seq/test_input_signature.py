@@ -9,20 +9,8 @@ from keras_attention import Ensemble, RecurrentEncoder, beam_search
 from keras_attention.seq2seq import BidirectionalEnsemble
 from tests import fast
 from tests.helpers import assert_refused, numpy
-from tests.seq2seq.cases import (
-    END,
-    SOURCES,
-    START,
-    TARGETS,
-    Changed,
-    E,
-    H,
-    V,
-    make_model,
-    seq2seq,
-    with_other,
-    without_mask,
-)
+from tests.seq2seq import cases
+from tests.seq2seq.cases import END, SOURCES, START, TARGETS, Changed, E, H, V, make_model, seq2seq
 
 
 def hiding(hides):
@@ -30,9 +18,9 @@ def hiding(hides):
     model = make_model()
 
     def change(*found):
-        return without_mask(*found) if hides else (found[0] * 1.0, *found[1:])
+        return cases.without_mask(*found) if hides else (found[0] * 1.0, *found[1:])
 
-    model = with_other(model, encoder=Changed(model.encoder, change))
+    model = cases.with_other(model, encoder=Changed(model.encoder, change))
     model((SOURCES, TARGETS))
     return model
 

@@ -13,26 +13,18 @@ import numpy as np
 import pytest
 from keras import layers, ops, tree
 
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    DecoderStack,
-    MemoryHop,
-    MultiHead,
-    MultiSource,
-    RecurrentEncoder,
-    ScoringMixin,
-    Seq2Seq,
-)
-from keras_attention.ops import compiling
+from keras_attention import RecurrentEncoder, Seq2Seq
+from keras_attention.attention import ScoringMixin
+from keras_attention.decoder import AttentionRNN, DecoderStack
+from keras_attention.layers import BahdanauAttention, MemoryHop, MultiHead, MultiSource
 from keras_attention.seq2seq import HardAttention, PointerGenerator, Readout
 from tests.backends import BACKEND
 from tests.conformance.layers import CASES as LAYERS
 from tests.conformance.layers import QUERY
 from tests.helpers import lengths_mask, randomize
-from tests.seq2seq.cases import END, SOURCES, START, TARGETS, served
+from tests.seq2seq.cases import END, SOURCES, START, TARGETS, E, U, V
 
-V, E, H, U = 11, 5, 5, 7
+H = 5
 BOTH = SOURCES, SOURCES[:, :4]
 
 
@@ -131,39 +123,39 @@ for n, (attention, parts) in enumerate(itertools.product(ATTENTIONS, PARTS)):
             CASES.append(pytest.param(attention, parts, way, marks=marks, id=name))
 
 
-def searched(model, source, way, folder):
-    """The result of a beam search."""
-    options = {"max_length": 5, "beam_width": 3, "length_penalty": 0.0}
-    if way == "eager":
-        found = model.search_batch(source, **options)
-        return tree.map_structure(lambda x: ops.convert_to_numpy(x[:, 0]), found)
-    if way == "exported":
-        return SimpleNamespace(**served(model, folder, **options)(*tree.flatten(source)))
-    if way == "reloaded":
-        model.save(folder / "model.keras")
-        model = keras.saving.load_model(folder / "model.keras")
-    return model.generate(source, **options)
+@pytest.fixture
+def searched(served, reloaded):
+    """A function from a model, a source and a way to the result of a beam search."""
+
+    def search(model, source, way):
+        options = {"max_length": 5, "beam_width": 3, "length_penalty": 0.0}
+        if way == "eager":
+            found = model.search_batch(source, **options)
+            return tree.map_structure(lambda x: ops.convert_to_numpy(x[:, 0]), found)
+        if way == "exported":
+            return SimpleNamespace(**served(model, **options)(*tree.flatten(source)))
+        return (reloaded(model) if way == "reloaded" else model).generate(source, **options)
+
+    return search
 
 
 @pytest.mark.parametrize(("attention", "parts", "way"), CASES)
 @pytest.mark.each_value(slow=20)
-def test_the_score_of_a_search_is_the_log_probability(attention, parts, way, tmp_path):
+@pytest.mark.usefixtures("no_programs")
+def test_the_score_of_a_search_is_the_log_probability(attention, parts, way, searched):
     inside, decoder, head = parts
     several = "sources" in inside
     source = BOTH if several else SOURCES
     decoder = DECODERS[decoder](INSIDE[inside](ATTENTIONS[attention].make()))
     encoder = TwoMemories() if several else recurrent_encoder(H)
     model = Seq2Seq(encoder, decoder, layers.Embedding(V, E), HEADS[head](), START, END)
-    with compiling(False):  # compiling every step would take most of the time
-        model((source, TARGETS))
-        randomize(model)
-        found = searched(model, source, way, tmp_path)
-        # What follows the end token does not count.
-        tokens = np.where(lengths_mask(found.lengths, 5), found.tokens, 0)
-        for target in (found.tokens, tokens):
-            again = model.log_probability(source, target)
-            np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
-            np.testing.assert_allclose(again.log_probs, found.log_probs, atol=1e-5)
+    model((source, TARGETS))
+    found = searched(randomize(model), source, way)
+    # What follows the end token does not count.
+    for target in (found.tokens, np.where(lengths_mask(found.lengths, 5), found.tokens, 0)):
+        again = model.log_probability(source, target)
+        np.testing.assert_allclose(again.scores, found.scores, atol=2e-5)
+        np.testing.assert_allclose(again.log_probs, found.log_probs, atol=1e-5)
     weights = getattr(found, "weights", None)
     weights = [found.weights_0, found.weights_1] if weights is None else tree.flatten(weights)
     for x, y in zip(tree.flatten(again.weights), weights, strict=True):

@@ -1,23 +1,14 @@
-"""The pointer-generator against loops."""
+"""The pointer-generator against loops, and numbers for the words that a vocabulary lacks."""
 
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.seq2seq import PointerGenerator
-from tests import fast
-from tests.backends import BACKEND, dtypes, tensor
-from tests.helpers import (
-    assert_close,
-    assert_gradients,
-    gradients,
-    normal,
-    numpy,
-    randomize,
-    refusals,
-    weight_arrays,
-)
-from tests.seq2seq.oracles import pointer_generator, softmax
+from keras_attention.seq2seq import ExtendedVocabulary, PointerGenerator
+from tests import fast, helpers
+from tests.backends import dtypes, on_tensorflow, tensor
+from tests.helpers import assert_close, gradients, normal, numpy, randomize, refusals, weight_arrays
+from tests.seq2seq.cases import softmax
 
 B, T, TK, H, D, E, V, X = 2, 3, 8, 5, 3, 7, 4, 2
 # Every extra word occurs, and token 3 and an extra word twice.
@@ -25,10 +16,10 @@ SOURCE = np.array([[3, 4, 0, 3, 5, 2, 1, 4], [5, 1, 4, 2, 5, 3, 3, 0]])
 every_width = pytest.mark.parametrize("units", [None, 2])
 
 
-def built(scale=0.5, **options):
+def built(**options):
     layer = PointerGenerator(V, X, **{"dtype": "float64", **options})
     layer.build((None, None, H), (None, None, D), (None, None, E))
-    return randomize(layer, scale=scale)
+    return randomize(layer)
 
 
 def tensors(dtype="float64"):
@@ -44,17 +35,26 @@ def run(layer, output, context, inputs, scores, source=SOURCE):
 
 
 def paper(layer, output, context, inputs, scores, weights):
+    """The probabilities of every step."""
     names = ["/".join(x.path.split("/")[-2:]) for x in layer.trainable_weights]
-    named = list(zip(names, weights, strict=True))
+    named = dict(zip(names, weights, strict=True))
+
+    def dense(name, *x):
+        return np.concatenate(x) @ named[f"{name}/kernel"] + named[f"{name}/bias"]
+
     found = np.zeros((B, T, V + X))
     for b, i in np.ndindex(B, T):
-        read = output[b, i], context[b, i], inputs[b, i], softmax(scores[b, i])
-        found[b, i] = pointer_generator(*read, SOURCE[b], named, X)
+        both = output[b, i], context[b, i]
+        gate = 1 / (1 + np.exp(-dense("gate", *both, inputs[b, i])[0]))
+        found[b, i, :V] = gate * softmax(dense("logits", dense("hidden", *both)))
+        for word, share in zip(SOURCE[b], softmax(scores[b, i]), strict=True):
+            found[b, i, word] += (1 - gate) * share
     return found
 
 
 @every_width
 @pytest.mark.parametrize("dtype", ["float64", "float32", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.each_value
 def test_equals_the_paper(units, dtype):
     layer, inputs = built(units=units, dtype=dtype), tensors()
     given = [ops.cast(x, layer.compute_dtype) for x in inputs]
@@ -74,11 +74,8 @@ def test_equals_the_paper(units, dtype):
 @pytest.mark.each_value
 def test_gradients(units, jit):
     layer = built(units=units)
-
-    def oracle(inputs, weights):
-        return [np.log(paper(layer, *inputs, weights))]
-
-    assert_gradients(layer, lambda *x: [run(layer, *x)], tensors(), oracle, jit=jit)
+    oracle = lambda inputs, weights: [np.log(paper(layer, *inputs, weights))]  # noqa: E731
+    helpers.assert_gradients(layer, lambda *x: [run(layer, *x)], tensors(), oracle, jit=jit)
 
 
 def test_masking_the_source_is_truncating_it():
@@ -133,26 +130,27 @@ def test_ids_out_of_range_count_as_unknown():
     assert replaced.tolist() == [[3, 2], [0, 2]]
 
 
-def head(**options):
-    return PointerGenerator(**{"vocabulary_size": V, "max_extra": X, **options})
-
-
 OUTPUT, CONTEXT, INPUTS, WEIGHTS = tensors("float32")
 READ = {"context": CONTEXT, "inputs": INPUTS, "weights": WEIGHTS}
+POSITIVE, LISTED = "a positive integer", ["[PAD]", "[UNK]", "a", "b"]
 test_mistakes = refusals(
-    (lambda: head(vocabulary_size=None),
-     "`vocabulary_size`", "a positive integer", "received None"),
-    (lambda: head(max_extra=0), "`max_extra`", "a positive integer", "received 0"),
-    (lambda: head(units=1.5), "`units`", "a positive integer", "received 1.5"),
-    (lambda: head(unknown_token=4), "`unknown_token`", "from 0 to 3", "received 4"),
-    (lambda: head()(OUTPUT, inputs=INPUTS), "`context` must be", "received None", "source=..."),
+    (lambda: PointerGenerator(None, X), "`vocabulary_size`", POSITIVE, "received None"),
+    (lambda: PointerGenerator(V, 0), "`max_extra`", POSITIVE, "received 0"),
+    (lambda: PointerGenerator(V, X, units=1.5), "`units`", POSITIVE, "received 1.5"),
+    (lambda: PointerGenerator(V, X, unknown_token=4),
+     "`unknown_token`", "from 0 to 3", "received 4"),
+    (lambda: PointerGenerator(V, X)(OUTPUT, inputs=INPUTS),
+     "`context` must be", "received None", "source=..."),
     (lambda: built()(OUTPUT, **READ), "`source` must be", "received None. Call head("),
     (lambda: built()(OUTPUT, **READ, source=SOURCE[0]),
      "`source` must be a tensor, of shape", "of shape (8,)"),
+    (lambda: ExtendedVocabulary(LISTED, 0), "`max_extra`", "received 0"),
+    (lambda: ExtendedVocabulary(LISTED, 2, 4), "`unknown_token`", "from 0 to 3", "received 4"),
+    (lambda: ExtendedVocabulary(LISTED, 2).encode_targets([["a"]], []), "zip"),
 )  # fmt: skip
 
 
-@pytest.mark.skipif(BACKEND != "tensorflow", reason="it looks into a graph of TensorFlow")
+@on_tensorflow
 def test_no_tensor_has_the_size_of_steps_positions_and_words():
     import tensorflow as tf
 
@@ -161,3 +159,25 @@ def test_no_tensor_has_the_size_of_steps_positions_and_words():
     graph = tf.function(lambda *x: run(layer, *x)).get_concrete_function(*shapes).graph
     sizes = [y.shape.num_elements() or 0 for x in graph.get_operations() for y in x.outputs]
     assert max(sizes) < B * TK * (V + X) * T / 2
+
+
+def test_sources_targets_and_back():
+    vocabulary = ExtendedVocabulary(LISTED, 2)
+    sources = [["a", "x", "b", "y", "x", "z"], [], ["z", "a"]]
+    ids, extra = vocabulary.encode_sources(iter(sources))
+    assert ids == [[2, 4, 3, 5, 4, 1], [], [4, 2]]  # z is the third extra word of the first
+    assert extra == [["x", "y"], [], ["z"]]
+    targets = vocabulary.encode_targets([["y", "z", "a"], ["x"], ["z", "x"]], extra)
+    assert targets == [[5, 1, 2], [1], [4, 1]]
+    assert vocabulary.decode(targets, extra) == [["y", "[UNK]", "a"], ["[UNK]"], ["z", "[UNK]"]]
+    # An id that the source has no word for, which a model may return.
+    assert vocabulary.decode([[5, -1]], [["x"]]) == [["[UNK]", "[UNK]"]]
+
+
+def test_a_vocabulary_that_repeats_a_word_and_another_unknown_token():
+    vocabulary = ExtendedVocabulary([*LISTED, "a", "c"], 1)
+    ids, extra = vocabulary.encode_sources([["x", "c"]])
+    assert ids == [[6, 5]]
+    assert vocabulary.decode(ids, extra) == [["x", "c"]]
+    vocabulary = ExtendedVocabulary(["?", "a"], 1, unknown_token=0)
+    assert vocabulary.decode(*vocabulary.encode_sources([["x", "y"]])) == [["x", "?"]]

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from keras_attention import Ensemble, Seq2Seq
-from keras_attention.ops import compiling
 from keras_attention.seq2seq import BidirectionalEnsemble
 from tests import fast
 from tests.helpers import assert_refused, numpy
@@ -17,11 +16,7 @@ WEIGHTS = np.array([0.5, 2.0, 1.0])
 PAIRS = {"tuple": (SOURCES, TARGETS), "list": [SOURCES, 1 * TARGETS]}
 
 
-@pytest.fixture(autouse=True)
-def no_programs():
-    """Compiling every training step would take most of the time."""
-    with compiling(False):
-        yield
+pytestmark = pytest.mark.usefixtures("no_programs")
 
 
 def make_editor():
@@ -73,12 +68,9 @@ def test_validation_reads_both_sources(kind, weights, editor):
     history = editor.fit(*data[:2], validation_data=data, epochs=2, verbose=0).history
     np.testing.assert_allclose(history["loss"], 2 * [loss_of(editor)], rtol=1e-5)
     np.testing.assert_allclose(history["val_loss"], 2 * [loss_of(editor, *weights)], rtol=1e-5)
-
-
-def test_a_part_of_the_samples_validates(editor):
-    history = editor.fit(PAIRS["tuple"], TARGETS, validation_split=0.6, verbose=0).history
-    for name, weights in (("loss", (1, 0, 0)), ("val_loss", (0, 1, 1))):
-        np.testing.assert_allclose(history[name], [loss_of(editor, weights)], rtol=1e-5)
+    history = editor.fit(PAIRS[kind], TARGETS, validation_split=0.6, verbose=0).history
+    for name, part in (("loss", (1, 0, 0)), ("val_loss", (0, 1, 1))):
+        np.testing.assert_allclose(history[name], [loss_of(editor, part)], rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -97,36 +89,8 @@ def test_a_data_set_yields_pairs_with_and_without_the_target_again(editor):
     np.testing.assert_allclose(found, loss_of(editor), rtol=1e-5)
 
 
-TWO = PAIRS["tuple"]
-ONLY = "a source and its target; received only"
-# The model, what is called wrongly, and the mistake that the message names.
-WRONG = [
-    ("one", lambda model: model.fit((SOURCES, TARGETS), TARGETS), "Call fit(source, target)"),
-    ("new", lambda model: model.train_on_batch(TWO, TARGETS), "Call fit(source, target)"),
-    ("new", lambda model: model.generate(TWO, 4), "For several sources, write an encoder"),
-    ("new", lambda model: model.fit({"a": SOURCES, "b": SOURCES}, TARGETS), "For several"),
-    ("one", lambda model: model.fit(SOURCES),
-     "received only int64 of shape (3, 5). Call fit("),
-    ("new", lambda model: model.fit([[3, 4], [5]]), ONLY),
-    ("one", lambda model: model.evaluate(SOURCES), ONLY),
-    ("one", lambda model: model.fit(SOURCES, TARGETS, validation_data=(SOURCES,)), ONLY),
-    ("one", lambda model: model.fit(yields(SOURCES, TARGETS), steps_per_epoch=1, shuffle=False),
-     "the pair (source, target); received int64 of shape (3, 5)", "((source, target), target)"),
-    ("two", lambda model: model.fit((*TWO, TARGETS)), "((first, second), target)"),
-]  # fmt: skip
-
-
 def yields(*batch):
     return (batch for _ in range(2))
-
-
-@pytest.mark.parametrize(("kind", "call", "words"), [(x, call, words) for x, call, *words in WRONG])
-def test_the_message_names_the_mistake(kind, call, words):
-    # On JAX with Keras 3.12, a `fit` that raises leaves a model without its weights.
-    model = {"one": make_model, "two": make_editor, "new": new_model}[kind]()
-    if kind != "two":
-        model.compile("sgd", run_eagerly=True)
-    assert_refused(lambda: call(model), *words)
 
 
 def new_model():
@@ -136,21 +100,44 @@ def new_model():
     return twin
 
 
-CLASSES = {
-    "fit": lambda model, x, y, given: model.fit(x, y, class_weight=given),
-    "data set": lambda model, x, y, given: model.fit(((x, y), y), class_weight=given),
-    "train_on_batch": lambda model, x, y, given: model.train_on_batch(x, y, class_weight=given),
-    "positional": lambda model, x, y, given: model.train_on_batch(x, y, None, given),
-}
+MODELS = {"one": make_model, "two": make_editor, "new": new_model}
+TWO, ONLY = PAIRS["tuple"], "a source and its target; received only"
 
 
-@pytest.mark.parametrize("method", CLASSES)
-def test_weights_of_classes_are_refused(method):
-    model = make_model()
+# What is called wrongly, and the mistake that the message names.
+@pytest.mark.parametrize(("kind", "call", "words"), [(kind, call, words) for kind, call, *words in (
+    ("one", lambda model: model.fit((SOURCES, TARGETS), TARGETS), "Call fit(source, target)"),
+    ("new", lambda model: model.train_on_batch(TWO, TARGETS), "Call fit(source, target)"),
+    ("new", lambda model: model.generate(TWO, 4), "For several sources, write an encoder"),
+    ("new", lambda model: model.fit({"a": SOURCES, "b": SOURCES}, TARGETS), "For several"),
+    ("one", lambda model: model.fit(SOURCES), "received only int64 of shape (3, 5). Call fit("),
+    ("new", lambda model: model.fit([[3, 4], [5]]), ONLY),
+    ("one", lambda model: model.evaluate(SOURCES), ONLY),
+    ("one", lambda model: model.fit(SOURCES, TARGETS, validation_data=(SOURCES,)), ONLY),
+    ("one", lambda model: model.fit(yields(SOURCES, TARGETS), steps_per_epoch=1, shuffle=False),
+     "the pair (source, target); received int64 of shape (3, 5)", "((source, target), target)"),
+    ("two", lambda model: model.fit((*TWO, TARGETS)), "((first, second), target)"),
+)])  # fmt: skip
+def test_the_message_names_the_mistake(kind, call, words):
+    # On JAX with Keras 3.12, a `fit` that raises leaves a model without its weights.
+    model = MODELS[kind]()
+    if kind != "two":
+        model.compile("sgd", run_eagerly=True)
+    assert_refused(lambda: call(model), *words)
+
+
+def test_weights_of_classes_are_refused():
+    model, x, y, given = make_model(), SOURCES, TARGETS, {0: 1.0, 1: 9.0}
     model.compile("sgd", run_eagerly=True)
-    words = "`class_weight`", "received {0: 1.0, 1: 9.0}", "sample_weight"
-    assert_refused(lambda: CLASSES[method](model, SOURCES, TARGETS, {0: 1.0, 1: 9.0}), *words)
-    assert np.isfinite(model.train_on_batch(SOURCES, TARGETS, class_weight=None))
+    for call in (
+        lambda: model.fit(x, y, class_weight=given),
+        lambda: model.fit(((x, y), y), class_weight=given),
+        lambda: model.train_on_batch(x, y, class_weight=given),
+        lambda: model.train_on_batch(x, y, None, given),
+    ):
+        words = "`class_weight`", "received {0: 1.0, 1: 9.0}", "sample_weight"
+        assert_refused(call, *words)
+    assert np.isfinite(model.train_on_batch(x, y, class_weight=None))
 
 
 @pytest.mark.parametrize("kind", fast([Ensemble, BidirectionalEnsemble], [Ensemble], slow=0))

@@ -12,17 +12,6 @@ from keras_attention import tuning  # noqa: E402
 from keras_attention.tuning import attention_space, completed_trials  # noqa: E402
 
 
-def test_the_default():
-    hp = keras_tuner.HyperParameters()
-    layer = attention_space(hp)
-    assert isinstance(layer, BahdanauAttention)
-    config = layer.get_config()
-    assert (config["units"], config["normalizer"], config["dropout"]) == (32, "softmax", 0.0)
-    # The hyperparameter of another mechanism is not active.
-    names = {"mechanism", "units", "normalizer", "dropout"}
-    assert set(hp.values) == {f"attention_{name}" for name in names}
-
-
 @pytest.mark.parametrize("name", tuning.MECHANISMS)
 def test_every_choice_reaches_the_layer(name):
     """And no hyperparameter is searched that the layer does not take."""
@@ -46,6 +35,13 @@ def test_every_choice_reaches_the_layer(name):
 
 def test_lists_are_searched_and_values_are_not():
     hp = keras_tuner.HyperParameters()
+    layer = attention_space(hp)  # the default
+    assert (type(layer), layer.units, layer.dropout) == (BahdanauAttention, 32, 0.0)
+    # The hyperparameter of another mechanism is not active.
+    assert set(hp.values) == {
+        f"attention_{name}" for name in ("mechanism", "units", "normalizer", "dropout")
+    }
+    hp = keras_tuner.HyperParameters()
     options = {"alignment": ["local-p", "global"], "half_width": 3, "units": None, "dropout": 0.1}
     layer = attention_space(hp, mechanisms=["luong"], **options, normalizer=["sparsemax"])
     config = layer.get_config()
@@ -62,23 +58,13 @@ def build(hp, **options):
     query, value = keras.Input((3, 4)), keras.Input((5, 4))
     outputs = keras.layers.Dense(1)(attention_space(hp, **options)(query, value))
     model = keras.Model([query, value], outputs)
-    # Eager steps, because a graph takes longer to trace than eight samples take to train.
-    model.compile(keras.optimizers.SGD(hp.Float("rate", 0.01, 0.1)), "mse", run_eagerly=True)
+    model.compile(keras.optimizers.SGD(hp.Float("rate", 0.01, 0.1)), "mse")
     return model
 
 
-DATA = [np.ones((8, 3, 4)), np.ones((8, 5, 4))], np.ones((8, 3, 1))
-
-
-def make_tuner(folder, build, trials=4, failures=9, **options):
-    options |= {"directory": folder, "project_name": "search", "seed": 3, "max_trials": trials}
-    options["max_consecutive_failed_trials"] = failures
-    return keras_tuner.RandomSearch(build, "val_loss", **options)
-
-
 def drawn(folder, build, count, **options):
-    """Hyperparameters that a search draws, those that are active."""
-    tuner = make_tuner(folder, build, trials=count, **options)
+    options |= {"directory": folder, "seed": 3, "max_trials": count}
+    tuner = keras_tuner.RandomSearch(build, "val_loss", **options)
     for number in range(count):
         hp = tuner.oracle.create_trial(f"{number}").hyperparameters
         yield {x.name: hp.get(x.name) for x in hp.space if hp.is_active(x)}
@@ -92,16 +78,15 @@ def test_the_search_knows_the_whole_space(tmp_path):
 
     found = {}
     for values in drawn(tmp_path, three, 200):
-        chosen = values["attention_mechanism"]
+        chosen = found.setdefault(values.pop("attention_mechanism"), {})
         for name, value in values.items():
-            found.setdefault((chosen, name.removeprefix("attention_")), set()).add(value)
-    common = {"mechanism", "rate", "units", "dropout"}
+            chosen.setdefault(name.removeprefix("attention_"), set()).add(value)
     own = {"bahdanau": {"normalizer"}, "gmm": set(), "luong": {"normalizer", "score_mode"}}
     for chosen, names in own.items():
-        assert {name for one, name in found if one == chosen} == common | names
-        assert found[chosen, "units"] == {32, 64, 128, 256}
-        assert found[chosen, "dropout"] == {0, 0.2, 0.4}
-    assert found["luong", "score_mode"] == {"general", "concat"}
+        assert found[chosen].keys() == {"rate", "units", "dropout"} | names
+        assert found[chosen]["units"] == {32, 64, 128, 256}
+        assert found[chosen]["dropout"] == {0, 0.2, 0.4}
+    assert found["luong"]["score_mode"] == {"general", "concat"}
 
 
 def test_a_search_keeps_what_is_declared_before(tmp_path):
@@ -111,10 +96,9 @@ def test_a_search_keeps_what_is_declared_before(tmp_path):
     hp.Fixed("attention_units", 48)
     hp.Choice("attention_dropout", [0.3, 0.5])
     found = list(drawn(tmp_path, build, 30, hyperparameters=hp))
-    assert {x["attention_units"] for x in found} == {48}
-    assert {x["attention_dropout"] for x in found} == {0.3, 0.5}
-    assert {x["attention_score_mode"] for x in found} == {"dot"}
-    assert {x["attention_mechanism"] for x in found} == {"bahdanau", "luong"}
+    expected = {"units": {48}, "dropout": {0.3, 0.5}, "score_mode": {"dot"}}
+    expected["mechanism"] = {"bahdanau", "luong"}
+    assert {name: {x[f"attention_{name}"] for x in found} for name in expected} == expected
     hp.values["attention_mechanism"] = "luong"
     layer = attention_space(hp)
     assert (layer.score_mode, layer.units, layer.dropout) == ("dot", 48, 0.3)
@@ -133,22 +117,6 @@ def test_bad_spaces(options, message):
     """Whichever is chosen first, and before a search begins."""
     with pytest.raises(ValueError, match=message):
         attention_space(keras_tuner.HyperParameters(), **options)
-
-
-@pytest.mark.slow
-def test_a_search(tmp_path):
-    def small(hp):
-        return build(hp, units=[4, 8], prefix="read")
-
-    tuner = make_tuner(tmp_path, small)
-    tuner.search(*DATA, validation_data=DATA, verbose=0)
-    trials = completed_trials(tuner)
-    assert len(trials) == 4
-    assert [x.score for x in trials] == sorted(x.score for x in trials)
-    assert {"read_mechanism", "rate"} <= set(trials[0].hyperparameters.values)
-    # The same search reads its trials from the folder.
-    again = completed_trials(make_tuner(tmp_path, small))
-    assert [x.trial_id for x in again] == [x.trial_id for x in trials]
 
 
 # NumPy warns when keras-tuner reads an objective that is not a number.
