@@ -95,7 +95,9 @@ BESIDE_KERAS = {
 }
 BESIDE_KERAS |= {
     # Beside a cell that projects the keys at every step.
-    "AttentionRNN, B32 T100 U512": Case("decoder", decoder(32, 100, 512, "Bahdanau"), KERAS, BOTH),
+    "AttentionRNN, B32 T100 U512": Case(
+        "decoder", decoder(32, 100, 512, "Bahdanau", projects=True), KERAS, BOTH
+    ),
     # Beside one that tiles and concatenates, with the sizes of the paper.
     "BiDAFAttentionFlow, B8 T400 J30 d100": Case("bidaf", LAYERS["BiDAF"].sizes, KERAS, BOTH),
 }

@@ -15,6 +15,7 @@ memory is the compiler's own figure, of results and temporary arrays.
 """
 
 import argparse
+import base64
 import ctypes
 import functools
 import gc
@@ -65,14 +66,14 @@ OTHER = "other checkout"
 class Worker:
     """A process of one framework, which measures a case whenever it is asked."""
 
-    def __init__(self, framework, folder, figure, limit):
+    def __init__(self, framework, folder, figure, limit, python=sys.executable):
         self.framework, self.figure, self.limit, self.process = framework, figure, limit, None
         file = folder / "benchmarks" / "harness.py"
         # Checkouts before this file have a worker of the same protocol, but know no options.
         self.knows_options = file.exists()
         if not self.knows_options:
             file = folder / "benchmarks" / "sweep.py"
-        self.command = [sys.executable, file, "--worker", framework]
+        self.command = [python, file, "--worker", framework]
         # JAX would keep all memory of a GPU for itself.
         self.environment = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_CPP_MIN_LOG_LEVEL": "3"}
         self.environment |= os.environ | {"PYTHONPATH": str(folder)}
@@ -94,7 +95,7 @@ class Worker:
         timer.cancel()
         if not answer:
             print(f"{self.framework}: no result of {case} ({mode})", file=sys.stderr)
-        if not answer or self.figure != "seconds":
+        if not answer or self.figure in ("first", "memory"):
             self.close()  # others need a fresh process, in which nothing was compiled
         return json.loads(answer) if answer else None
 
@@ -112,7 +113,8 @@ def work(framework):
     steps = Steps(framework)
     for line in sys.stdin:
         case, mode, figure, passes, peer = json.loads(line)
-        print(getattr(steps, figure)(case, mode, passes, peer), file=answers, flush=True)
+        answer = getattr(steps, figure)(case, mode, passes, peer)
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 class Steps:
@@ -159,6 +161,15 @@ class Steps:
             return step.memory
         rises = [memory_rise(step) for _ in range(5)]
         return statistics.median(rises[2:])
+
+    def program(self, case, _, passes, peer):
+        """What TensorFlow would give to XLA on a GPU, encoded."""
+        from keras_attention.backend import tensorflow as backend
+
+        backend._device = lambda: "gpu"  # what `execution_context` finds where there is a GPU
+        run = make_step("tensorflow", self.build(case, peer), "XLA", passes).run
+        program = run.func.experimental_get_compiler_ir(*run.args)("hlo_serialized")
+        return base64.b64encode(program).decode()
 
 
 def time_runs(step, runs):

@@ -5,7 +5,7 @@
 
 import keras
 import ours
-from keras import layers, ops
+from keras import layers, ops, tree
 from steps import Computation, Step
 
 from keras_attention import BiDAFAttentionFlow
@@ -60,35 +60,61 @@ def bag(batch, steps, features, units):
     return Computation(model, model.trainable_weights, [(batch, steps, features)])
 
 
-class ProjectingCell(layers.Layer):
-    """Attention as it is often written: in the cell, keys projected at every step."""
+class AttendingCell(layers.Layer):
+    """Attention as it is often written, in a cell, of a memory and keys that `decoder` sets."""
 
-    def __init__(self, cell):
+    def __init__(self, cell, attention, length):
         super().__init__()
-        self.cell, self.state_size, self.output_size = cell, [cell.units], cell.units
+        self.cell, self.fed = cell, attention == "Luong, fed"
+        self.located = attention == "location-sensitive"
+        sizes = tree.flatten(cell.state_size)
+        self.output_size = sizes[0]
+        self.state_size = [*sizes, *sizes[:1] * self.fed, *[length] * self.located]
 
     def build(self, shape):
-        units = self.cell.units
-        self.query_kernel = self.add_weight((units, units))
-        self.key_kernel = self.add_weight((units, units))
-        self.score_vector = self.add_weight((units,))
-        self.cell.build((shape[0], shape[1] + units))
+        n = self.output_size
+        shapes = [(n, n), (2 * n, n)] if self.fed else [(n, n), (n, n), (n,)]
+        shapes += [(31, 1, 32), (32, n)] * self.located
+        self.key_kernel, *self.kernels = map(self.add_weight, shapes)
+        self.cell.build((shape[0], shape[1] + n))
 
     def call(self, x, states, training=None):
-        query = ops.expand_dims(ops.matmul(states[0], self.query_kernel), 1)
-        key = ops.einsum("btd,du->btu", self.memory, self.key_kernel)
-        weights = ops.softmax(ops.sum(self.score_vector * ops.tanh(query + key), -1))
-        context = ops.einsum("bt,btd->bd", weights, self.memory)
-        return self.cell(ops.concatenate([x, context], -1), states)
+        key = self.project() if self.key is None else self.key
+        if self.fed:
+            below = tree.pack_sequence_as(self.cell.state_size, states[:-1])
+            hidden, new = self.cell(ops.concatenate([x, states[-1]], -1), below)
+            context, _ = self.attend(ops.einsum("btd,bd->bt", key, hidden))
+            fed = ops.tanh(ops.matmul(ops.concatenate([context, hidden], -1), *self.kernels))
+            return fed, [*tree.flatten(new), fed]
+        query_kernel, vector, *filters = self.kernels
+        pairs = ops.expand_dims(ops.matmul(states[0], query_kernel), 1) + key
+        if self.located:
+            seen = ops.conv(ops.expand_dims(states[1], -1), filters[0], padding="same")
+            pairs += ops.einsum("btf,fu->btu", seen, filters[1])
+        context, weights = self.attend(ops.sum(vector * ops.tanh(pairs), -1))
+        hidden, new = self.cell(ops.concatenate([x, context], -1), states[:1])
+        return hidden, [*new, *(x + weights for x in states[1:])]
+
+    def project(self):
+        return ops.einsum("btd,du->btu", self.memory, self.key_kernel)
+
+    def attend(self, scores):
+        weights = ops.softmax(scores)
+        return ops.einsum("bt,btd->bd", weights, self.memory), weights
 
 
-def decoder(batch, steps, units, **_):
-    cell, shape = ProjectingCell(layers.GRUCell(units)), (batch, steps, units)
-    rnn = layers.RNN(cell, return_sequences=True)
+def decoder(batch, steps, units, attention, cell="GRU", layers=1, projects=False, **_):
+    """`projects`: at every step, instead of once."""
+    kind = {"GRU": keras.layers.GRUCell, "LSTM": keras.layers.LSTMCell}[cell]
+    cell = keras.layers.StackedRNNCells([kind(units) for _ in range(layers)])
+    cell = cell if layers > 1 else cell.cells[0]
+    cell, shape = AttendingCell(cell, attention, steps), (batch, steps, units)
+    rnn = keras.layers.RNN(cell, return_sequences=True)
     rnn.build(shape)
 
     def function(x, memory):
-        cell.memory = memory
+        cell.memory, cell.key = memory, None
+        cell.key = None if projects else cell.project()
         return rnn(x, training=True)
 
     return Computation(function, rnn.trainable_weights, [shape, shape])

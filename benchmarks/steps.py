@@ -2,7 +2,7 @@
 
 A builder, such as `ours.additive`, returns a `Computation`, which gets random inputs here and, if
 the case says so, gradients of all inputs and weights. Or it returns a function that makes the
-`Step` itself, given the mode: "eager", "graph", "XLA" or "compiled".
+`Step` itself, given the mode: "eager", "graph", "XLA", "compiled" or "traced".
 """
 
 import functools
@@ -101,7 +101,7 @@ def tensorflow_step(function, weights, inputs, mode, backward):
         for x in results:
             x[(0,) * len(x.shape)].numpy()  # reading one number waits for the tensor
 
-    return Step(lambda: run(*inputs), wait)
+    return Step(functools.partial(run, *inputs), wait)
 
 
 def jax_step(function, weights, inputs, mode, backward):
@@ -115,9 +115,12 @@ def jax_step(function, weights, inputs, mode, backward):
             output, gradient = jax.vjp(function, *arguments)
             return output, gradient(grad_output)
 
-        shape = jax.eval_shape(function, *arguments).shape
-        arguments = [jax.numpy.asarray(normal([shape])[0]), *arguments]
-    compiled = jax.jit(run).lower(*arguments).compile()
+        output = jax.eval_shape(function, *arguments)
+        arguments = [jax.numpy.asarray(normal([output.shape])[0], output.dtype), *arguments]
+    run = jax.jit(run)
+    if mode == "traced":  # for a GPU that is not there
+        return Step(functools.partial(run, *arguments))
+    compiled = run.lower(*arguments).compile()
     memory = compiled.memory_analysis()
     memory = (memory.temp_size_in_bytes + memory.output_size_in_bytes) / 2**20
     return Step(lambda: compiled(*arguments), jax.block_until_ready, memory)

@@ -4,8 +4,7 @@
 
 Each model is a bidirectional GRU, whose steps `AttentionPooling` turns into one vector. The models
 differ in their seeds, and their probabilities are averaged. Prints the accuracy of each and of all,
-beside the mean over steps in place of the attention. `--validate` tests on a tenth of the training
-series instead, to choose settings.
+beside the mean over steps in place of the attention.
 """
 
 import argparse
@@ -61,13 +60,9 @@ def main():
     parser.add_argument("--models", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--validate", action="store_true", help="test on a tenth of the training")
     options = parser.parse_args()
-    sets = [read(options.train), read(options.test)]
-    if options.validate:
-        held = np.arange(len(sets[0][0])) % 10 == 9
-        sets = [[x[~held] for x in sets[0]], [x[held] for x in sets[0]]]
-    (train, lengths, labels), (test, test_lengths, truth) = sets
+    train, lengths, labels = read(options.train)
+    test, test_lengths, truth = read(options.test)
     real = np.arange(train.shape[1]) < lengths[:, None]
     mean, deviation = train[real].mean(axis=0), train[real].std(axis=0)
     inputs, test_inputs = (

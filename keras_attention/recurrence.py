@@ -12,7 +12,7 @@ The forward pass stores the arguments and the results of each op. The backward p
    gradients of its arguments.
 2. After the loop, each op computes the gradients of its parameters from all steps at once. For a
    product this is one large product, several times as fast as the sum of T small ones. An
-   `AutomaticOp` does so on JAX with a GPU alone; elsewhere the loop adds its gradients up.
+   `AutomaticOp` does so where XLA compiles for a GPU; elsewhere the loop adds its gradients up.
 
 The cost. For each step, memory holds the carry, the arguments and results of the ops, and the
 gradients of the results. A tensor that several of them share is stored once.
@@ -184,7 +184,7 @@ class AutomaticOp(Op):
         def run(params, residuals, *args):
             return self.forward(params, *args, residuals=residuals)[0]
 
-        size = MAX_VECTORIZED // max(1, sum(math.prod(x.shape) for x in params))
+        size = MAX_VECTORIZED // (1 + sum(math.prod(ops.shape(x)) for x in params))
         return weight_gradients(run, params, grad_output, size, residuals, *args)
 
 

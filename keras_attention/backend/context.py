@@ -114,6 +114,6 @@ class ExecutionContext(NamedTuple):
     def vectorizes(self) -> bool:
         """True if the steps of a loop are differentiated side by side, where they can be.
 
-        TensorFlow cannot vectorise custom gradients. On a CPU, vectorised steps are slower.
+        On a CPU, vectorised steps are slower.
         """
-        return self.backend == "jax" and self.device == "gpu"
+        return self.device == "gpu" and (self.compiled or self.compiles_loops)

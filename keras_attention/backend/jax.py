@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import math
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import keras
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend.context import Compiling, Device, ExecutionContext
 from keras_attention.backend.operations import exact_operations
-from keras_attention.backend.structures import Body, Function, leaves, unflatten_as
+from keras_attention.backend.structures import Body, Function, leaves, scan_packed, unflatten_as
 from keras_attention.backend.structures import unroll as _unroll
 
 __all__ = ["DIFFERENTIATES_LOOPS", "SEED_DTYPE", "SORTS_FAST", "UNROLLS_WITH_MASK", "ops"]
@@ -24,6 +23,7 @@ __all__ += ["compile_function", "jit", "may_compile", "run_compiled", "run_trace
 __all__ += ["compiles_each_shape", "cond", "custom_vjp", "repeat", "run_loop", "scan", "vjp"]
 __all__ += ["differentiate_as", "gather_rows", "linearize", "optimization_barrier", "run_after"]
 __all__ += ["batched_matmul", "kernel_gradient", "project", "scatter_add", "two_sums"]
+__all__ += ["vectorized_gradients"]
 
 ops: Any = exact_operations(jnp, "floor logaddexp mean tanh")
 SEED_DTYPE = "uint32"  # a key
@@ -139,42 +139,10 @@ def scan(
     """Call `carry, outputs = body(carry, inputs[t])` for every t."""
     if unroll:
         return _unroll(body, carry, inputs, reverse)
+    run = functools.partial(ops.scan, reverse=reverse)
     if all_needed and _device() == "gpu":
-        return _scan_packed(body, carry, inputs, reverse)
-    return ops.scan(body, carry, inputs, reverse=reverse)
-
-
-def _scan_packed(body, carry, inputs, reverse):
-    """Run a loop with few outputs: on a GPU, each output of a step is a kernel of its own."""
-    structure = []
-
-    def packed(carry, x):
-        carry, outputs = body(carry, x)
-        structure[:] = [outputs]
-        return carry, [
-            jnp.concatenate([jnp.reshape(x, (x.shape[0], -1)) for x in group], axis=1)
-            if len(group) > 1
-            else group[0]
-            for group in _groups(outputs)
-        ]
-
-    carry, results = ops.scan(packed, carry, inputs, reverse=reverse)
-    unpacked = {}
-    for x, group in zip(results, _groups(structure[0]), strict=True):
-        start = 0
-        for one in group:
-            size = math.prod(one.shape[1:])
-            part = x if len(group) == 1 else x[:, :, start : start + size]
-            unpacked[id(one)], start = jnp.reshape(part, (x.shape[0], *one.shape)), start + size
-    return carry, unflatten_as(structure[0], [unpacked[id(x)] for x in leaves(structure[0])])
-
-
-def _groups(outputs):
-    """List the tensors, each once, in groups of one dtype and one first size."""
-    groups = {}
-    for x in {id(x): x for x in leaves(outputs)}.values():
-        groups.setdefault((x.dtype, x.shape[:1]), []).append(x)
-    return list(groups.values())
+        return scan_packed(run, body, carry, inputs)
+    return run(body, carry, inputs)
 
 
 def run_loop(function: Function, *tensors: Tensor) -> Nested:
@@ -210,6 +178,17 @@ def vjp(
     """Compute the gradients of a function's inputs."""
     outputs, gradient, more = jax.vjp(function, *inputs, has_aux=True)
     return gradient(unflatten_as(outputs, leaves(grad_output))), more
+
+
+def vectorized_gradients(
+    function: Function, weights: list[Tensor], grad_output: Nested, tensors: tuple[Nested, ...]
+) -> list[Tensor]:
+    """Sum the gradients of the weights of a function of one step over all steps."""
+
+    def run(weights):
+        return ops.vectorized_map(lambda x: function(weights, *x), tensors), None
+
+    return vjp(run, (weights,), grad_output)[0][0]
 
 
 def differentiate_as(

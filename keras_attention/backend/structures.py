@@ -1,9 +1,11 @@
 """Tensors in any nesting of tuples, lists and dictionaries."""
 
 import functools
+import itertools
+import math
 import operator
 from collections.abc import Callable, Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import keras
 from keras import tree
@@ -73,3 +75,47 @@ def unroll(body: Body, carry: Nested, inputs: Nested, reverse: bool) -> tuple[Ne
     collected = collected[::-1] if reverse else collected
     columns = zip(*map(leaves, collected), strict=True)
     return carry, unflatten_as(collected[0], [keras.ops.stack(column) for column in columns])
+
+
+def scan_packed(
+    scan: Callable[..., tuple[Nested, Any]], body: Body, carry: Nested, inputs: Nested
+) -> tuple[Nested, Nested]:
+    """Call a `scan` with few outputs: on a GPU, each output of a step is a kernel of its own.
+
+    Outputs `(B, ...)` of one dtype and of known features become one tensor, `(B, features)`.
+    """
+    structure: list[Any] = []
+
+    def packed(carry, x):
+        carry, outputs = body(carry, x)
+        structure[:] = [outputs]
+        return carry, [
+            keras.ops.concatenate([keras.ops.reshape(x, (-1, _size(x))) for x in group], axis=1)
+            if len(group) > 1
+            else group[0]
+            for group in _groups(outputs)
+        ]
+
+    carry, results = scan(packed, carry, inputs)
+    unpacked = {}
+    for x, group in zip(results, _groups(structure[0]), strict=True):
+        ends = [*itertools.accumulate(map(_size, group))]
+        parts: Any = [x] if len(group) == 1 else keras.ops.split(x, ends[:-1], axis=2)
+        steps_and_batch: Any = keras.ops.shape(x)
+        for one, part in zip(group, parts, strict=True):
+            shape = (*steps_and_batch[:2], *one.shape[1:])
+            unpacked[id(one)] = part if len(group) == 1 else keras.ops.reshape(part, shape)
+    return carry, unflatten_as(structure[0], [unpacked[id(x)] for x in leaves(structure[0])])
+
+
+def _groups(outputs):
+    """List the tensors, each once, in groups to pack."""
+    groups = {}
+    for x in {id(x): x for x in leaves(outputs)}.values():
+        alone = not x.shape or None in x.shape[1:]
+        groups.setdefault(id(x) if alone else (x.dtype, x.shape[0]), []).append(x)
+    return list(groups.values())
+
+
+def _size(x):
+    return math.prod(x.shape[1:])

@@ -5,6 +5,7 @@
 
 import contextlib
 import functools
+import itertools
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
@@ -16,7 +17,14 @@ import tensorflow as tf
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend.context import Compiling, Device, ExecutionContext, current_compiling
 from keras_attention.backend.operations import exact_operations
-from keras_attention.backend.structures import Body, Function, flat_index, leaves, unflatten_as
+from keras_attention.backend.structures import (
+    Body,
+    Function,
+    flat_index,
+    leaves,
+    scan_packed,
+    unflatten_as,
+)
 from keras_attention.backend.structures import unroll as _unroll
 
 __all__ = ["DIFFERENTIATES_LOOPS", "SEED_DTYPE", "SORTS_FAST", "UNROLLS_WITH_MASK", "ops"]
@@ -26,6 +34,7 @@ __all__ += ["compile_function", "jit", "may_compile", "run_compiled", "run_trace
 __all__ += ["compiles_each_shape", "cond", "custom_vjp", "repeat", "run_loop", "scan", "vjp"]
 __all__ += ["differentiate_as", "gather_rows", "linearize", "optimization_barrier", "run_after"]
 __all__ += ["batched_matmul", "kernel_gradient", "project", "scatter_add", "two_sums"]
+__all__ += ["vectorized_gradients"]
 
 ops: Any = exact_operations(tf, "")
 # The integer dtype of a seed of `keras.random`.
@@ -235,6 +244,9 @@ def scan(
     """
     if unroll or tf.executing_eagerly():
         return _unroll(body, carry, inputs, reverse)
+    if all_needed and _device() == "gpu" and capture_compiling().by_caller:
+        options = {"reverse": reverse, "steps": steps, "differentiated": differentiated}
+        return scan_packed(functools.partial(scan, **options), body, carry, inputs)
     first = leaves(inputs)
     size: Tensor = tf.shape(first[0])[0]
     limit: Tensor = size if steps is None else steps
@@ -378,6 +390,39 @@ def vjp(
     zero = tf.UnconnectedGradients.ZERO
     gradients = tape.gradient(leaves(outputs), leaves(inputs), leaves(grad_output), zero)
     return unflatten_as(inputs, map(tf.convert_to_tensor, gradients)), more
+
+
+def vectorized_gradients(
+    function: Function, weights: list[Tensor], grad_output: Nested, tensors: tuple[Nested, ...]
+) -> list[Tensor]:
+    """Sum the gradients of the weights of a function of one step over all steps.
+
+    The steps are computed side by side, unless a step has a loop, which XLA could not compile then.
+    TensorFlow cannot vectorize a function that has gradients of its own, so it vectorizes these
+    gradients.
+
+    Args:
+        function: `function(weights, *tensors of one step)` returns the results of this step.
+        weights: floating-point tensors.
+        grad_output: the gradients of the results of all steps, `(T, ...)`.
+        tensors: the other arguments of all steps, `(T, ...)` in any nesting.
+    """
+    arguments = grad_output, tensors
+    flat = leaves(arguments)
+
+    def of_step(x):
+        grad_output, tensors = unflatten_as(arguments, x)
+        return vjp(lambda x: (function(x, *tensors), None), (weights,), grad_output)[0][0]
+
+    specs = [tf.TensorSpec(x.shape[1:], x.dtype) for x in flat]
+    step = tf.function(of_step, autograph=False).get_concrete_function(specs)
+    if not _has_loops(step.graph.as_graph_def()):
+        return [ops.sum(x, axis=0) for x in tf.vectorized_map(step, flat)]
+
+    def add(totals, x):
+        return [*map(ops.add, totals, step(x))], None
+
+    return scan(add, [*map(ops.zeros_like, weights)], flat, differentiated=False)[0]
 
 
 def differentiate_as(
@@ -526,6 +571,11 @@ def _has_xla():
 @functools.cache
 def _device() -> Device:
     return "gpu" if tf.config.get_visible_devices("GPU") else "cpu"
+
+
+def _has_loops(graph):
+    nodes = itertools.chain(graph.node, *(x.node_def for x in graph.library.function))
+    return any(x.op in ("While", "StatelessWhile") for x in nodes)
 
 
 def _is_loop(graph):

@@ -26,6 +26,7 @@ __all__ += ["compile_function", "jit", "may_compile", "run_compiled", "run_trace
 __all__ += ["compiles_each_shape", "cond", "custom_vjp", "repeat", "run_loop", "scan", "vjp"]
 __all__ += ["differentiate_as", "gather_rows", "linearize", "optimization_barrier", "run_after"]
 __all__ += ["batched_matmul", "kernel_gradient", "project", "scatter_add", "two_sums"]
+__all__ += ["vectorized_gradients"]
 
 # add, divide, multiply and subtract round from Keras 3.16 on.
 ops: Any = exact_operations(
@@ -188,6 +189,17 @@ def vjp(
         arguments = leaves(outputs), leaves(inputs), leaves(grad_output)
         gradients = torch.autograd.grad(*arguments, materialize_grads=True)
     return unflatten_as(inputs, list(gradients)), more
+
+
+def vectorized_gradients(
+    function: Function, weights: list[Tensor], grad_output: Nested, tensors: tuple[Nested, ...]
+) -> list[Tensor]:
+    """Sum the gradients of the weights of a function of one step over all steps."""
+
+    def run(weights):
+        return ops.vectorized_map(lambda x: function(weights, *x), tensors), None
+
+    return vjp(run, (weights,), grad_output)[0][0]
 
 
 def differentiate_as(

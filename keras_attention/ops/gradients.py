@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 
-from keras_attention._typing import Nested, Tensor
+from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.backend import (
     custom_vjp,
     leaves,
@@ -11,7 +11,7 @@ from keras_attention.backend import (
     optimization_barrier,
     scan,
     tree_map,
-    vjp,
+    vectorized_gradients,
 )
 
 __all__ = ["restored", "weight_gradients"]
@@ -31,7 +31,7 @@ def weight_gradients(
     function: Callable[..., Nested],
     weights: list[Tensor],
     grad_output: Nested,
-    size: int,
+    size: Size,
     *tensors: Nested,
 ) -> list[Tensor]:
     """Sum the gradients of the weights of a function of one step over all steps.
@@ -45,26 +45,26 @@ def weight_gradients(
         size: the most steps of a group; at least one.
         tensors: the other arguments of all steps, `(T, ...)` in any nesting.
     """
-    steps = leaves(grad_output)[0].shape[0]
-    groups = max(1, min(steps, -(-steps // max(1, size))))
+    steps = ops.shape(leaves(grad_output)[0])[0]
+    static = isinstance(steps, int) and isinstance(size, int)
+    least, most = (min, max) if static else (ops.minimum, ops.maximum)
+    groups = -(-steps // least(steps, most(1, size)))
     size = -(-steps // groups)
 
-    def split(x, mode):
-        x = ops.pad(x, [(0, groups * size - steps)] + [(0, 0)] * (len(x.shape) - 1), mode)
-        return ops.reshape(x, (groups, size, *x.shape[1:]))
+    def split(x, fill):
+        missing = groups * size - steps
+        if not isinstance(missing, int) or missing:
+            rest = ops.broadcast_to(fill(x[-1:]), (missing, *ops.shape(x)[1:]))
+            x = ops.concatenate([x, rest])
+        return ops.reshape(x, (groups, size, *ops.shape(x)[1:]))
 
     def add_group(totals, group):
-        grad_output, tensors = group
-
-        def run(weights):
-            return ops.vectorized_map(lambda x: function(weights, *x), tensors), None
-
-        (gradients,), _ = vjp(run, (weights,), grad_output)
+        gradients = vectorized_gradients(function, weights, *group)
         return [*map(ops.add, totals, gradients)], None
 
     # The last group is filled with copies of the last step, whose output gradients are zero.
-    grad_output = tree_map(functools.partial(split, mode="constant"), grad_output)
-    tensors = tree_map(functools.partial(split, mode="edge"), tensors)
+    grad_output = tree_map(functools.partial(split, fill=ops.zeros_like), grad_output)
+    tensors = tree_map(functools.partial(split, fill=lambda x: x), tensors)
     totals, _ = scan(add_group, [*map(ops.zeros_like, weights)], (grad_output, tensors))
     # Without the barrier, XLA sums the gradient of the keys a second time for the bias inside them.
     return optimization_barrier(totals)

@@ -18,6 +18,7 @@ from keras_attention import (
     RecurrentScoringMixin,
     ResidualRNNCells,
     ScoringMixin,
+    backend,
     recurrence,
 )
 from keras_attention.backend import leaves
@@ -27,7 +28,17 @@ from keras_attention.ops.additive import additive_score
 from tests import fast
 from tests.backends import compiled, gradients_by, tensor
 from tests.decoder.cases import CURRENT, DV, FEEDING, MASKS, PREVIOUS, D, H, T, tensors
-from tests.helpers import TK, AnyCell, B, assert_all_close, normal, numpy
+from tests.helpers import (
+    BAHDANAU,
+    HEADS,
+    RECURRENT,
+    TK,
+    AnyCell,
+    B,
+    assert_all_close,
+    normal,
+    numpy,
+)
 from tests.recurrence.counts import counted_outputs
 
 both = pytest.mark.parametrize("training", [False, True])
@@ -119,6 +130,33 @@ def test_the_gradient_of_training_is_that_of_tensorflow(cell, attention, options
     if place != "eager":
         signature = UNKNOWN if place == "unknown sizes" else None
         run = tf.function(run, signature, jit_compile=place == "XLA", autograph=False)
+    assert_all_close(run(*inputs), expected)
+
+
+SIDE_BY_SIDE = {**RECURRENT, "heads": HEADS["heads, location"], "no state": BAHDANAU["bias"]}
+
+
+@pytest.mark.parametrize("attention", SIDE_BY_SIDE)
+@pytest.mark.parametrize("place", ["XLA", "unknown sizes"])
+@pytest.mark.parametrize("most", [1, 2**27])
+@pytest.mark.each_value(slow=4)
+def test_the_gradient_for_a_gpu_is_the_same(attention, place, most, monkeypatch):
+    """A step writes its outputs as one tensor; steps are differentiated side by side."""
+    attention = SIDE_BY_SIDE[attention].make(dtype="float64")
+    attention.noise = 0.0
+    cell = layers.GRUCell(H, dtype="float64")
+    layer = AttentionRNN(cell, attention, query="previous", return_state=True)
+    layer.build((None, None, D), (None, None, DV))
+    inputs = [tensor(x) for x in tensors()]
+    expected = [numpy(x) for x in results_and_gradients(layer, True, *inputs)]
+    monkeypatch.setattr(backend.tensorflow, "_device", lambda: "gpu")
+    monkeypatch.setattr(recurrence, "MAX_VECTORIZED", most)
+
+    def run(*inputs):
+        return results_and_gradients(layer, True, *inputs)
+
+    signature = UNKNOWN if place == "unknown sizes" else None
+    run = tf.function(run, signature, jit_compile=place == "XLA", autograph=False)
     assert_all_close(run(*inputs), expected)
 
 

@@ -66,4 +66,6 @@ def test_what_is_outside_of_xla_is_found():
 def test_limits():
     """The programs that XLA compiles for a GPU stay within the limits of `gpu_programs.py`."""
     command = [sys.executable, "benchmarks/gpu_programs.py", "--check"]
+    if importlib.util.find_spec("tensorflow") is not None:
+        command += ["--tensorflow", sys.executable]
     subprocess.run(command, cwd=ROOT, check=True)

@@ -70,8 +70,8 @@ def gradients(layer, sequences, memory, training):
 def test_on_a_gpu_the_gradient_is_the_same(case, monkeypatch):
     monkeypatch.setattr(backend, "_device", lambda: "gpu")
     scanned = []
-    original = backend._scan_packed
-    monkeypatch.setattr(backend, "_scan_packed", lambda *args: scanned.append(1) or original(*args))
+    original = backend.scan_packed
+    monkeypatch.setattr(backend, "scan_packed", lambda *args: scanned.append(1) or original(*args))
     test_the_gradient_of_training_is_that_of_jax(*case)
     assert len(scanned) == 2
 
