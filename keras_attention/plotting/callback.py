@@ -149,10 +149,10 @@ class AttentionMapCallback(keras.callbacks.Callback):
             yield rows[..., : len(source)], source, target
 
 
-def _tokens_of(model, inputs):
+def _tokens_of(model: Any, inputs: Nested) -> Iterator[list[list[str]]]:
     """Return the tokens of the sources and of the targets of a model with tokenizers."""
     expected = "`sources` is needed for a model without `source_text` and `target_text`"
-    tokenizers = [getattr(model, name, None) for name in ("source_text", "target_text")]
+    tokenizers: Any = [getattr(model, name, None) for name in ("source_text", "target_text")]
     if None in tokenizers:
         raise_value_error("AttentionMapCallback", expected, None)
     for tokenizer, ids in zip(tokenizers, model.tokenize(*inputs), strict=True):

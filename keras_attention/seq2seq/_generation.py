@@ -32,7 +32,7 @@ from keras_attention.seq2seq._checks import TARGET_IDS, check
 from keras_attention.seq2seq._compiled_functions import CompiledFunctions
 from keras_attention.seq2seq._export import check_export, texts_of, write_saved_model
 from keras_attention.seq2seq._input_signature import IDS, FirstCall, symbolic, with_fixed_sizes
-from keras_attention.seq2seq._text import TextResult, to_ids, with_texts
+from keras_attention.seq2seq._text import to_ids, with_texts
 from keras_attention.text import Tokenizer
 
 LARGEST_BATCH = 2**16
@@ -246,7 +246,7 @@ class Generator(keras.Model):
         prefix: Nested = None,
         batch_size: int = 64,
         **options: Any,
-    ) -> SearchResult | TextResult:
+    ) -> Any:  # a `SearchResult` or a `TextResult`
         """Generate a target for every source.
 
         The search is compiled once for its options: a graph on TensorFlow, `jax.jit` on JAX. One
@@ -293,7 +293,7 @@ class Generator(keras.Model):
         shared = [options.get(name, 0) for name in ("min_length", "no_repeat_ngram_size")]
         tokens = self.start_token, self.end_token
         processors = options.get("logits_processors", ())
-        SearchOptions(*tokens, max_length, *shared, arrays[1], logits_processors=processors)
+        SearchOptions(*tokens, max_length, *shared, prefix=arrays[1], logits_processors=processors)
         fixed, tensors = split_options(self._searches[search], options)
         size = max(SHORTEST_BUFFER, 2 ** (max_length - 1).bit_length())
 

@@ -72,9 +72,10 @@ class TextResult(NamedTuple):
         same. With several outputs for a source, pass the number of the source and of the output.
         """
         expected = "`alignment` needs the weights of one memory, with a step for each source token"
-        array = isinstance(self.weights, np.ndarray) and self.source_tokens is not None
+        sources = self.source_tokens or []
+        array = isinstance(self.weights, np.ndarray) and sources
         check("TextResult", array, expected, self.weights)
-        source, target = self.source_tokens[index[0]], self.target_tokens
+        source, target = sources[index[0]], self.target_tokens
         for n in index:
             target = target[n]
         weights = self.weights[index][: len(target), : len(source)]
@@ -127,7 +128,7 @@ def check_vocabularies(model: Any, *sizes: int | None) -> None:
         check("Seq2Seq", own[0] == own[1] and received[0] == wanted, expected, received)
 
 
-def texts_of(where: str, name: str, x: object) -> list[str] | None:
+def texts_of(where: str, name: str, x: Any) -> list[str] | None:
     """Return texts, in a list or an array, as a list of strings, and None for anything else."""
     if isinstance(x, (str, bytes)):
         expected = f"the {name} must be a list of strings"
@@ -176,8 +177,8 @@ def to_ids(
 
     fills = {"source": model.pad_token, "target": -1 if prefix else model.pad_token}
     pair = zip(fills.items(), (source, target), strict=True)
-    ids = [pad_lists(x, fill, functools.partial(encode, name=name)) for (name, fill), x in pair]
-    return _Ids(*ids, extra or None)
+    ids = {n: pad_lists(x, fill, functools.partial(encode, name=n)) for (n, fill), x in pair}
+    return _Ids(**ids, extra=extra or None)
 
 
 def with_texts(model: Any, result: SearchResult, ids: _Ids) -> TextResult:

@@ -16,6 +16,7 @@ def character_functions(
     """
     import tensorflow as tf
 
+    ragged: Any = tf.RaggedTensor
     keys, values = tf.constant([*ids], tf.string), tf.constant([*ids.values()], tf.int32)
     items = tf.lookup.KeyValueTensorInitializer(keys, values)
     table = tf.lookup.StaticHashTable(items, tokenizer.unknown_id)
@@ -28,12 +29,10 @@ def character_functions(
         before = tf.concat([[0], flat[:-1]], 0)
         extends = (tf.searchsorted(edges, flat, side="right") % 2 == 1) | (before == joiner)
         begins = ~extends | (rows != tf.concat([[-1], rows[:-1]], 0))
-        characters = tf.RaggedTensor.from_value_rowids(flat, tf.cumsum(tf.cast(begins, tf.int64)))
+        characters = ragged.from_value_rowids(flat, tf.cumsum(tf.cast(begins, tf.int64)))
         # The rows are counted from 1, so the first is empty.
         found = table.lookup(tf.strings.unicode_encode(characters, "UTF-8")[1:])
-        found = tf.RaggedTensor.from_value_rowids(
-            found, tf.boolean_mask(rows, begins), nrows=codes.nrows()
-        )
+        found = ragged.from_value_rowids(found, tf.boolean_mask(rows, begins), nrows=codes.nrows())
         return _ended(found, tokenizer)
 
     def detokenize(ids, lengths):

@@ -57,7 +57,7 @@ class Characters(Tokenizer):
         self, texts: Iterable[str], *, max_tokens: int | None = None, normalization: str = "NFC"
     ) -> None:
         forms = "NFC", "NFKC", "NFD"
-        self.normalization: str = check_choice("Characters", "normalization", normalization, forms)
+        self.normalization: Any = check_choice("Characters", "normalization", normalization, forms)
         super().__init__(texts, max_tokens=max_tokens)
 
     def pieces(self, text: str) -> list[str]:

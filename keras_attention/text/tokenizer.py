@@ -15,6 +15,7 @@ __all__ = ["Tokenizer"]
 
 # The first tokens, of the ids 0 to 3.
 PADDING, UNKNOWN, START, END = SPECIAL = "[PAD]", "\N{REPLACEMENT CHARACTER}", "[START]", "[END]"
+UNKNOWN_ID = 1
 
 
 class Tokenizer(abc.ABC):
@@ -55,7 +56,7 @@ class Tokenizer(abc.ABC):
     """
 
     padding_id: int = 0
-    unknown_id: int | None = 1
+    unknown_id: int | None = UNKNOWN_ID
     start_id: int = 2
     end_id: int = 3
     tokens: list[str]
@@ -95,7 +96,7 @@ class Tokenizer(abc.ABC):
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text, without the start and the end."""
-        return [self._ids.get(piece, self.unknown_id) for piece in self.pieces(text)]
+        return [self._ids.get(piece, UNKNOWN_ID) for piece in self.pieces(text)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of ids. The padding, the start and the end are left out."""
@@ -143,7 +144,7 @@ class Tokenizer(abc.ABC):
         """Make a tokenizer of `get_config()`."""
         return cls(**config)
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: Any) -> bool:
         return type(self) is type(other) and self.get_config() == other.get_config()
 
     __hash__ = object.__hash__

@@ -65,7 +65,7 @@ def as_data(kind):
 def test_training_on_strings_is_training_on_ids(kind):
     models = [text_model() for _ in range(2)]
     for model in models:
-        model.compile("sgd", run_eagerly=BACKEND == "tensorflow" and kind != "dataset")
+        model.compile("sgd", run_eagerly=BACKEND == "tensorflow")
     data = as_data(kind)
     data = (data,) if kind == "generator" else data
     options = {"batch_size": 4} if len(data) == 2 else {"shuffle": False, "steps_per_epoch": 1}
@@ -316,7 +316,7 @@ def test_a_saved_model_returns_the_same_texts(served):
     expected = model.generate(sources, beam_width=3, n_best=2)
     assert len({*map(tuple, expected.texts)}) > 500
     serve = served(model, None, beam_width=3, n_best=2)
-    found = serve(np.array(sources))
+    found = serve(np.array(sources, object))  # other arrays drop a NUL at the end
     assert [[x.decode() for x in row] for row in found["texts"]] == expected.texts
     ids = served(model, 11, text=False)(model.tokenize(sources[:3])[0])
     assert "texts" not in ids
@@ -335,7 +335,7 @@ def test_a_closed_set_of_texts(search, served):
     options["logits_processors"] = [AllowedSequences([model.target_text.encode("2")], 3)]
     assert {*model.generate(sources[:5], **options).texts} == {"2"}
     if search == "beam" and BACKEND == "tensorflow":
-        again = served(model, None, logits_processors=[names])(np.array(sources[:50]))
+        again = served(model, None, logits_processors=[names])(np.array(sources[:50], object))
         assert [x.decode() for x in again["texts"]] == found.texts
 
 
