@@ -6,7 +6,8 @@ On TensorFlow these are the default tests, on JAX and PyTorch those in `TESTS`. 
 table shows how many tests passed, failed and were skipped, and why they were skipped. With
 `--keras lowest` every dependency is installed at its lower bound. Only the tests of the package run
 then, because the examples need newer versions. With `--keras newest` Keras is the nightly build of
-today. With `--short` only `SHORT` runs, on the stable Keras.
+today. With `--python 3.13` this version runs the tests, with the newest JAX and NumPy that it has.
+With `--short` only `SHORT` runs, on the stable Keras; JAX on the newest Python that is installed.
 """
 
 import argparse
@@ -43,6 +44,24 @@ SHORT = {
 EXTRAS = {"tensorflow": "dev", "jax": "test,jax", "torch": "test,torch"}
 
 
+NEWEST_PYTHON = "3.13"
+VERSIONS = """
+import platform, sys
+from importlib.metadata import version
+print("Python", platform.python_version(), *(f", {x} {version(x)}" for x in sys.argv[1:]))
+"""
+
+
+def interpreter(version):
+    """Returns the path of a version of Python, or None."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    for path in (f"python{version}", *sorted(pyenv.glob(f"{version}.*/bin/python"))):
+        # A shim of pyenv may lead to no interpreter.
+        if shutil.which(path) and not subprocess.run([path, "-V"], capture_output=True).returncode:
+            return path
+    return None
+
+
 def lowest_versions():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"].values()
@@ -50,8 +69,8 @@ def lowest_versions():
     return [re.sub(r"\[.*\]", "", x).replace(">=", "==") for x in found if ">=" in x]
 
 
-def install(folder, extras, keras):
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+def install(folder, extras, keras, python):
+    subprocess.run([python, "-m", "venv", folder], check=True)
     python = folder / "bin" / "python"
     lines = lowest_versions() if keras == "lowest" else [KERAS["stable"], TORCH]
     path = folder / "constraints.txt"
@@ -85,10 +104,15 @@ def main():
     parser.add_argument("--backends", nargs="+", choices=EXTRAS, default=list(EXTRAS))
     versions = [*KERAS, "lowest", "newest"]
     parser.add_argument("--keras", nargs="+", choices=versions, default=list(KERAS))
+    parser.add_argument("--python", help="such as 3.13; by default the one that runs this")
     parser.add_argument("--short", action="store_true", help="a part of the tests, for CI")
     options = parser.parse_args()
     if options.short and (options.backends, options.keras) != (list(EXTRAS), list(KERAS)):
         parser.error("--short has rows of its own: leave out --backends and --keras")
+    python = interpreter(options.python) if options.python else sys.executable
+    if not python:
+        parser.error(f"Python {options.python} is neither on the PATH nor in pyenv")
+    newest = interpreter(NEWEST_PYTHON) if options.short and not options.python else None
     pairs = itertools.product(options.backends, options.keras)
     cells = {(b, k): FOLDERS if k == "lowest" else TESTS[b] for b, k in pairs}
     cells = SHORT if options.short else cells
@@ -100,12 +124,16 @@ def main():
             few = options.short or keras == "lowest"
             extras = f"test,{backend}" if few else EXTRAS[backend]
             path = Path(folder) / f"{backend}_{keras}"
-            environments[backend, keras] = pool.submit(install, path, extras, keras)
+            base = newest or python if backend == "jax" else python
+            environments[backend, keras] = pool.submit(install, path, extras, keras, base)
         for (backend, keras), folders in cells.items():
-            python = environments[backend, keras].result()
+            own = environments[backend, keras].result()
+            build = "keras-nightly" if keras in ("nightly", "newest") else "keras"
+            names = build, "numpy", backend
+            subprocess.run([own, "-c", VERSIONS, *names], check=True)
             start = time.perf_counter()
-            counts, skipped = run(python, backend, folders, Path(folder) / "report.xml")
-            shutil.rmtree(python.parents[1])
+            counts, skipped = run(own, backend, folders, Path(folder) / "report.xml")
+            shutil.rmtree(own.parents[1])
             rows.append((backend, keras, *counts, round(time.perf_counter() - start)))
             reasons += [(backend, keras, n, reason) for reason, n in sorted(skipped.items())]
             ignored = {} if backend == "tensorflow" else TENSORFLOW_ONLY

@@ -53,7 +53,7 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
         command = [sys.executable, *shlex.split(command)[1:]]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        assert found.stdout.splitlines()[-1] == "[[5 6 7 8 9 2]]"
+        assert found.stdout.splitlines()[-1] == "['defgh']"
 
 
 @pytest.mark.slow
