@@ -41,10 +41,8 @@ def test_the_records_are_of_these_files():
 
 def test_the_demo_loads_the_file_of_the_repository():
     """tests/docs/test_documents.py compares the address and the digest of the README."""
-    source = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"][
-        "Source"
-    ]
-    assert f"{source}/raw/main/models/dates.keras" == _demo.ADDRESS
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert f"{project['urls']['Source']}/raw/main/models/dates.keras" == _demo.ADDRESS
     assert SHA256["dates"] == _demo.SHA256
 
 
