@@ -20,13 +20,8 @@ import tensorflow as tf
 from tests import ROOT, imports_of
 from tests.helpers import wait_for
 
-OTHERS = {
-    "__init__",
-    "serve_model",
-    "train_demo",
-    "train_on_devices",
-    "tune_attention",
-}  # not in the gallery
+# These are not in the gallery.
+OTHERS = {"__init__", "serve_model", "train_demo", "train_on_devices", "tune_attention"}
 SCRIPTS = sorted({x.stem for x in (ROOT / "examples").glob("*.py")} - OTHERS)
 ALLOWED = {"keras", "keras_attention", "matplotlib", "numpy", *sys.stdlib_module_names}
 PARTS = ["Data", "Model", "Training", "Result", "Picture"]
