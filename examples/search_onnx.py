@@ -54,7 +54,7 @@ def flatten(tensors):
 
 
 def export(model, folder):
-    """Writes `encoder.onnx` and `step.onnx`."""
+    """Writes `encoder.onnx` and `step.onnx` of a model whose source is ids `(B, S)`."""
     folder.mkdir(parents=True, exist_ok=True)
     source = keras.Input((None,), dtype="int32", name="source")
     encoder = keras.Model(source, Start(model)(source))

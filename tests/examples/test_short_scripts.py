@@ -22,6 +22,7 @@ from tests.helpers import wait_for
 
 OTHERS = {
     "__init__",
+    "search_onnx",
     "serve_model",
     "train_demo",
     "train_on_devices",
