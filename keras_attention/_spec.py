@@ -165,7 +165,7 @@ class Spec:
             for axis, size in zip(axes, x.shape if valid else (), strict=False):
                 if isinstance(size, int):
                     valid = valid and sizes.setdefault(axis, size) == size
-                elif axis[0] == "D":
+                elif size is None and axis[0] == "D":  # not a size that PyTorch traces
                     valid = False
             if not valid:
                 self._raise_error(layer, argument, tensors, built, sizes, call or self.call)
