@@ -1,25 +1,13 @@
 """The tasks of the papers, each a folder with a command: see README.md."""
 
-import contextlib
 import importlib.machinery
 import os
 import sys
 
+from examples.common.arguments import silence
+
 # TensorFlow reads this when it is imported, so no module of a task imports it earlier.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-
-@contextlib.contextmanager
-def silence():
-    """Drops what C++ code writes to standard error."""
-    errors = os.dup(2)  # that code does not write to sys.stderr
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(errors, 2)
-        os.close(errors)
 
 
 class SilentTensorFlow:

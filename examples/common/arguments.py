@@ -1,7 +1,9 @@
 """Parts of the command lines: the parser, types of numbers, defaults, and what a command needs."""
 
 import argparse
+import contextlib
 import importlib.util
+import os
 import sys
 
 
@@ -64,6 +66,19 @@ def check_extras(*packages, extra="examples"):
     if missing:
         install = f'python -m pip install "keras-attention-layers[{extra}]"'
         raise SystemExit(f"{', '.join(missing)}: not installed. Run {install}")
+
+
+@contextlib.contextmanager
+def silence():
+    """Drops what C++ code writes to standard error."""
+    errors = os.dup(2)  # that code does not write to sys.stderr
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(errors, 2)
+        os.close(errors)
 
 
 def run(main):

@@ -7,7 +7,7 @@ import sys
 import keras
 import numpy as np
 
-from examples import silence
+from examples.common.arguments import silence
 from examples.common.files import save_figure
 from examples.common.training import DIRECTIONS, combine, write_model
 from keras_attention.plotting import plot_attention

@@ -315,7 +315,8 @@ def test_drawn_numbers_reach_their_steps(cell):
     if cell is None:  # numbers may be given
         query, memory = called(layer)
         for n in range(TQ):
-            found = layer.attend(query[:, n], memory, training=True, noise=tensor(numbers)[n])
+            noise = ops.cast(tensor(numbers)[n], "float32")
+            found = layer.attend(query[:, n], memory, training=True, noise=noise)
             np.testing.assert_allclose(numpy(found.weights), wanted[:, n], rtol=0, atol=1e-6)
 
 

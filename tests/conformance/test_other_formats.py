@@ -4,14 +4,7 @@
 needs onnxscript and openvino, on JAX jax2onnx.
 """
 
-import keras
-import numpy as np
 import pytest
-from keras import layers
-
-from keras_attention import AttentionRNN
-from tests.backends import BACKEND
-from tests.conformance.layers import CASES
 
 # The converters use what is deprecated in other packages.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
@@ -24,7 +17,10 @@ def installed(name):
 def run_torch(model, batches, folder):
     import torch
 
-    sizes = [({n: torch.export.Dim.AUTO for n, x in enumerate(i.shape) if x is None}) for i in model.inputs]
+    sizes = [
+        ({n: torch.export.Dim.AUTO for n, x in enumerate(i.shape) if x is None})
+        for i in model.inputs
+    ]
     path, signature = str(folder / "model.pt2"), [model.inputs]
     dynamic = {"dynamic_shapes": [(sizes,)]} if any(sizes) else {}
     model.export(path, format="torch", input_signature=signature, verbose=False, **dynamic)
