@@ -15,11 +15,10 @@ import pytest
 
 from examples.common import dates
 from examples.translation.shards import write_shards
-from tests import ROOT
+from tests import ROOT, fast
 from tests.examples import arrays_in
 from tests.helpers import wait_for
 
-pytestmark = pytest.mark.slow
 # Each has at least four epochs. The last argument names the folder of the state of the first model.
 SMALL = {
     "question_answering": (
@@ -56,7 +55,8 @@ def files_of(output):
     return json.loads(summary.read_text(encoding="utf-8")), weights
 
 
-@pytest.mark.parametrize("task", SMALL)
+@pytest.mark.slow
+@pytest.mark.parametrize("task", fast(SMALL, ["translation"], slow=0))
 def test_a_killed_command_ends_with_the_same_weights(task, tmp_path):
     command, checkpoint = arguments_of(task, tmp_path)
     options = {"cwd": ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
@@ -124,6 +124,7 @@ def one(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_run_that_resumes_on_fewer_devices_equals_one_device(one, tmp_path):
     train(tmp_path, 1)
     printed = train(tmp_path, 2, devices=2)
@@ -132,6 +133,7 @@ def test_a_run_that_resumes_on_fewer_devices_equals_one_device(one, tmp_path):
     assert_equal(tmp_path, one)
 
 
+@pytest.mark.exhaustive
 def test_devices_that_share_weights_equal_one_device(one, tmp_path):
     printed = train(tmp_path, 2, "--model-parallel", 2)
     shares = re.search(r"each device holds (\S+) of (\S+) weights", printed).groups()
@@ -140,6 +142,7 @@ def test_devices_that_share_weights_equal_one_device(one, tmp_path):
     assert_equal(tmp_path, one)
 
 
+@pytest.mark.exhaustive
 def test_two_processes_stop_after_a_death_and_resume_to_equal_one_device(one, tmp_path):
     def both(epochs, port):
         command = SCRIPT, "--epochs", epochs, "--output", tmp_path
