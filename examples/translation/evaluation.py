@@ -89,9 +89,12 @@ def save(model, texts, options, arguments):
         with silence():  # SentencePiece logs that it normalises nothing
             model.export_generate(path, **options)
         command = [sys.executable, "-c", PROGRAM, str(path), json.dumps(texts)]
-        printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        if json.loads(printed.splitlines()[-1]) != found.texts:
-            raise SystemExit(f"{path} differs in a new process: {printed}, expected {found.texts}")
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        if run.returncode:
+            raise SystemExit(f"{path} fails in a new process:\n{run.stderr}")
+        if json.loads(run.stdout.splitlines()[-1]) != found.texts:
+            different = f"{run.stdout}, expected {found.texts}"
+            raise SystemExit(f"{path} differs in a new process: {different}")
         print(f"{path}: strings to strings, tokens and weights; it ran in a process without keras")
     picture = output / "alignment.png"
     picture.unlink(missing_ok=True)
