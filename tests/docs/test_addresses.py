@@ -41,4 +41,4 @@ def test_the_package_index_gets_whole_addresses(monkeypatch):
     assert links
     assert all(link.startswith(("https://", "#")) for link in links)
     assert f"({SOURCE}/blob/v{keras_attention.__version__}/CONTRIBUTING.md)" in text
-    assert f"({SOURCE}/raw/v{keras_attention.__version__}/docs/images/dates-bahdanau.png)" in text
+    assert f"({SOURCE}/raw/v{keras_attention.__version__}/docs/images/dates-demo.png)" in text
