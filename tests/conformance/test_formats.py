@@ -12,10 +12,9 @@ import pytest
 import tensorflow as tf
 from keras import layers
 
-from keras_attention import AttentionRNN, LocationSensitiveAttention, RecurrentEncoder, Seq2Seq
+from keras_attention import AttentionRNN
 from tests import ROOT, fast
 from tests.conformance.layers import CASES, slow_or_exhaustive
-from tests.helpers import randomize
 
 # The converters use what is deprecated in other packages.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -165,32 +164,3 @@ def test_a_search_in_numpy_writes_what_generate_does(search_onnx, tmp_path, caps
     assert len(inspect.getsource(search_onnx.beam_search).splitlines()) <= 60
     search_onnx.main(["--model", str(ROOT / "models/dates.keras"), "--output", str(tmp_path)])
     assert "1000 of 1000 outputs equal" in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_a_search_in_numpy_of_a_state_with_many_parts(search_onnx, tmp_path):
-    import onnxruntime
-
-    gru = layers.GRU(16, return_sequences=True)
-    cells, attention = [layers.LSTMCell(16), layers.GRUCell(16)], LocationSensitiveAttention(5)
-    model = Seq2Seq(
-        RecurrentEncoder(layers.Embedding(40, 16), gru),
-        AttentionRNN(cells, attention, input_feeding=True),
-        layers.Embedding(40, 16),
-        layers.Dense(40),
-        start_token=1,
-        end_token=2,
-    )
-    model.build()
-    randomize(model, scale=0.5)
-    source = np.random.default_rng(0).integers(3, 40, (40, 6)).astype("int32")
-    source[::2, 3:] = 0
-    search_onnx.export(model, tmp_path)
-    paths = [str(tmp_path / f"{name}.onnx") for name in ("encoder", "step")]
-    for width in 1, 3:
-        expected = model.generate(source, 12, beam_width=width).tokens
-        assert len(np.unique(expected, axis=0)) > 5
-        found = search_onnx.beam_search(
-            *map(onnxruntime.InferenceSession, paths), source, 1, 2, 12, width
-        )
-        np.testing.assert_array_equal(found, expected)
