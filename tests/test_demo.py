@@ -22,8 +22,8 @@ SHA256 = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in 
 BACKENDS = "tensorflow", "jax", "torch"
 GENERATE = """
 import json, os, sys
-others = {"tensorflow", "jax", "torch"} - {os.environ["KERAS_BACKEND"]}
-sys.modules.update(dict.fromkeys(others))  # as if they were not installed
+others = {"tensorflow", "jax"} - {os.environ["KERAS_BACKEND"]}
+sys.modules.update(dict.fromkeys(others))  # as if they were not installed; SciPy cannot bear it of torch
 import keras, keras_attention
 for path, texts in json.loads(sys.argv[1]).items():
     print(json.dumps(keras.saving.load_model(path).generate(texts).texts))

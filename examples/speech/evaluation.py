@@ -58,7 +58,7 @@ def judge_listener(model, language, arguments, length):
     # The last row belongs to the end of the text, which has no sound.
     rows = [silence_around(x, w[:-1]) for x, (_, w) in zip(frames, heard, strict=True)]
     far = np.concatenate(rows)
-    share, far = np.mean(far > FAR), far[far > FAR]
+    share, far = np.mean(far > FAR) if far.size else 0.0, far[far > FAR]
     if share > 0.05:
         lie = f"of the {language.unit} have their largest weights in silence"
         far = f"{np.median(far):.0f} frames away from any sound (the median)"
