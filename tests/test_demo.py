@@ -23,7 +23,7 @@ BACKENDS = "tensorflow", "jax", "torch"
 GENERATE = """
 import json, os, sys
 others = {"tensorflow", "jax"} - {os.environ["KERAS_BACKEND"]}
-sys.modules.update(dict.fromkeys(others))  # as if they were not installed; SciPy cannot bear it of torch
+sys.modules.update(dict.fromkeys(others))  # as if not installed; SciPy fails for torch
 import keras, keras_attention
 for path, texts in json.loads(sys.argv[1]).items():
     print(json.dumps(keras.saving.load_model(path).generate(texts).texts))

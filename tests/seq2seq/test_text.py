@@ -241,7 +241,7 @@ def test_any_text_has_a_result():
 PROGRAM = """
 import os, sys
 others = {"tensorflow", "jax"} - {os.environ["KERAS_BACKEND"]}
-sys.modules.update(dict.fromkeys(others))  # as if they were not installed; SciPy cannot bear it of torch
+sys.modules.update(dict.fromkeys(others))  # as if not installed; SciPy fails for torch
 import json
 import keras
 from keras_attention import AttentionRNN, BahdanauAttention, RecurrentEncoder, Seq2Seq
