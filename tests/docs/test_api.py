@@ -161,7 +161,7 @@ def test_rows_of_the_mechanisms_link_to_notebooks(gallery):
     colab.add_links(None, "mechanisms/index", content)
     added = re.findall(r", \[notebook\]\(\S+/blob/notebooks/(\w+)\.ipynb\) \|", content[0])
     assert re.sub(r", \[notebook\]\(\S+\)", "", content[0]) == before
-    without = {"forecast", "own_attention"}  # no row of this table is theirs
+    without = {"forecast"}  # no row of this table is theirs
     assert sorted(added) == sorted(set(SCRIPTS) - without)
 
     table = (ROOT / "README.md").read_text("utf-8").partition("## Which mechanism")[2]
