@@ -195,7 +195,7 @@ def test_unknown_sizes_without_masks(attention):
     options = {"output_mode": "concat", "return_state": True}
     layer, inputs = built(AttentionRNN(GRU(), attention(**DOUBLE), **options)), doubles()
     expected = results_and_gradients(layer, False, *inputs, masks={})
-    run = partial(results_and_gradients, layer, True, masks={})
+    run = lambda *x: results_and_gradients(layer, True, *x, masks={})  # noqa: E731
     assert_all_close(tf.function(run, UNKNOWN, autograph=False)(*inputs), expected)
 
 

@@ -167,14 +167,20 @@ def brute_force(decoder, state, memory, length_penalty, max_length, bonus=None, 
 
 
 def reading_on(tokens, state, memory):
-    """A step of a memory of any size: the next token follows the last, and it reads the memory."""
-    logits = ops.one_hot((tokens + 1) % V, V) + ops.sum(memory, axis=-1, keepdims=True)
-    return logits * ops.sin(ops.arange(float(V)) + memory[:, :1]), state, ops.softmax(memory)
+    """A step of a memory of any size. No two sequences are equally probable."""
+    last, following = ops.cast(tokens, "float32")[:, None], ops.arange(float(V))
+    angles = (1.3 * last + state) * following + ops.sum(memory, axis=-1, keepdims=True)
+    return 2 * ops.sin(angles), state + 0.4, ops.softmax(memory)
 
 
 def both_directions(step, state, memory, **options):
-    """A search in both directions with one model, as a function like the other searches."""
-    return bidirectional_search((step, step), (state, state), (memory, memory), **options)
+    """A search in both directions, as a function like the other searches."""
+
+    def other(*inputs):  # equal to the first, it would score a sequence as its mirror image
+        logits, *rest = step(*inputs)
+        return 0.9 * logits, *rest
+
+    return bidirectional_search((step, other), (state, state), (memory, memory), **options)
 
 
 def to_numpy(result):
