@@ -6,6 +6,7 @@ Figures open no window. Save them with `figure.savefig(path)`. They need matplot
 
 from keras_attention.plotting.attention_page import attention_page
 from keras_attention.plotting.attention_weights import attention_weights
+from keras_attention.plotting.bag_map import plot_bag_map
 from keras_attention.plotting.bags import plot_bag
 from keras_attention.plotting.callback import AttentionMapCallback
 from keras_attention.plotting.document_page import document_page
@@ -25,6 +26,7 @@ __all__ = [
     "highlight",
     "plot_attention",
     "plot_bag",
+    "plot_bag_map",
     "plot_document",
     "plot_hops",
 ]
