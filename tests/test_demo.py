@@ -13,7 +13,7 @@ import tomllib
 import keras
 import pytest
 
-from examples.common import dates
+from examples import train_demo
 from keras_attention import __main__, _demo
 from tests import ROOT
 
@@ -26,7 +26,14 @@ others = {"tensorflow", "jax"} - {os.environ["KERAS_BACKEND"]}
 sys.modules.update(dict.fromkeys(others))  # as if not installed; SciPy fails for torch
 import keras, keras_attention
 for path, texts in json.loads(sys.argv[1]).items():
-    print(json.dumps(keras.saving.load_model(path).generate(texts).texts))
+    model = keras.saving.load_model(path)
+    print(json.dumps(model.generate(texts).texts))
+    if keras.config.backend() == "tensorflow":
+        import tensorflow as tf
+        model.export_generate(sys.argv[2])
+        serve = tf.saved_model.load(sys.argv[2]).signatures["serving_default"]
+        served = serve(source=tf.constant(texts))["texts"].numpy()
+        print(json.dumps([x.decode() for x in served]))
 """
 
 
@@ -96,15 +103,16 @@ def test_what_can_go_wrong(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_models_write_the_same_on_all_backends():
-    words = dict.fromkeys(re.findall("[a-z]{3,}", (ROOT / "CONTRIBUTING.md").read_text("utf-8")))
-    texts = {"dates": dates.make_pairs((100,), seed=9)[0][0], "phones": [*words][:100]}
-    texts, found = json.dumps({str(MODELS[name]): x for name, x in texts.items()}), {}
+def test_the_models_write_the_same_on_all_backends_and_in_a_saved_model(tmp_path):
+    """1,000 dates that were not trained on, and 1,000 words of our pages."""
+    pages = [path.read_text("utf-8") for path in sorted((ROOT / "docs").rglob("*.md"))]
+    words = dict.fromkeys(re.findall(r"\b[a-z]{3,}\b", " ".join(pages)))
+    unseen = train_demo.load_pairs(train_demo.parse(["dates"]))[2][0]
+    texts = {str(MODELS["dates"]): unseen, str(MODELS["phones"]): [*words][:1000]}
+    found = []
     for backend in filter(importlib.util.find_spec, BACKENDS):
         environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": backend}
         options = {"env": environment, "capture_output": True, "text": True, "check": True}
-        command = [sys.executable, "-c", GENERATE, texts]
-        found[backend] = subprocess.run(command, **options).stdout.splitlines()
-    first, *others = found.values()
-    assert [len(json.loads(x)) for x in first] == [100, 100]
-    assert all(x == first for x in others)
+        command = [sys.executable, "-c", GENERATE, json.dumps(texts), str(tmp_path / "served")]
+        found += subprocess.run(command, **options).stdout.splitlines()
+    assert [len(json.loads(x)) for x in {*found}] == [1000, 1000]

@@ -31,7 +31,13 @@ from keras_attention.seq2seq._batches import (
 from keras_attention.seq2seq._checks import TARGET_IDS, check
 from keras_attention.seq2seq._compiled_functions import CompiledFunctions
 from keras_attention.seq2seq._export import check_export, texts_of, write_saved_model
-from keras_attention.seq2seq._input_signature import IDS, FirstCall, symbolic, with_fixed_sizes
+from keras_attention.seq2seq._input_signature import (
+    IDS,
+    FirstCall,
+    one_step,
+    symbolic,
+    with_fixed_sizes,
+)
 from keras_attention.seq2seq._text import to_ids, with_texts
 from keras_attention.text import Tokenizer
 
@@ -143,7 +149,7 @@ class Generator(keras.Model):
         trace that call before, and print two warnings before our error if a layer is wrong.
         """
         if input_shape is None:
-            self.compute_output_spec((symbolic(IDS), symbolic(IDS)))
+            self.compute_output_spec((symbolic(IDS), one_step(symbolic(IDS))))
 
     def get_build_config(self) -> dict[str, Any] | None:
         call = self._members()[0]._first_call
@@ -153,7 +159,7 @@ class Generator(keras.Model):
     def build_from_config(self, config: Mapping[str, Any]) -> None:
         self._longest_target = config.get("longest_target")
         source, target = symbolic(config["signature"])
-        self((with_fixed_sizes(source, self._members()[0].encoder), target))
+        self((with_fixed_sizes(source, self._members()[0].encoder), one_step(target)))
 
     def save(self, filepath: str | os.PathLike[str], *args: Any, **kwargs: Any) -> None:
         """Save the model; see `keras.Model.save`. An ensemble need not have been called."""
@@ -429,7 +435,7 @@ class Generator(keras.Model):
             return result
 
         source, encoder = self._first.signature[0], self._members()[0].encoder
-        sources = None if tokenize else with_fixed_sizes(symbolic(source), encoder)
+        sources = None if tokenize else with_fixed_sizes(symbolic(source, None), encoder)
         write_saved_model(path, serve, sources, [*self._members(), *tracked])
 
     def _check_search(self, search, max_length, n_best, options, prefix=None):

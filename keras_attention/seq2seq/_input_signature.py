@@ -39,13 +39,21 @@ def signature_of(inputs: Nested) -> list:
     return tree_map(describe, inputs)
 
 
-def symbolic(signature: Signature) -> Nested:
-    """Make symbolic inputs of a signature, also of one from a file."""
+def symbolic(signature: Signature, batch: int | None = 1) -> Nested:
+    """Make symbolic inputs of a signature, also of one from a file.
+
+    Where Keras computes with arrays to find shapes, as on PyTorch, one sample is the fastest batch.
+    """
     if isinstance(signature, (list, tuple)):
-        return tuple(map(symbolic, signature))
+        return tuple(symbolic(x, batch) for x in signature)
     if signature is None or not _is_leaf(signature):
-        return signature and {name: symbolic(x) for name, x in signature.items()}
-    return keras.KerasTensor(tuple(signature["shape"]), dtype=signature["dtype"])
+        return signature and {name: symbolic(x, batch) for name, x in signature.items()}
+    return keras.KerasTensor((batch, *signature["shape"][1:]), dtype=signature["dtype"])
+
+
+def one_step(target: keras.KerasTensor) -> keras.KerasTensor:
+    """Cut a symbolic target to one step, which makes the same weights."""
+    return keras.KerasTensor((target.shape[0], 1), dtype=target.dtype)
 
 
 def with_fixed_sizes(source: Nested, encoder: keras.layers.Layer) -> Nested:
@@ -64,7 +72,7 @@ def _with_sizes(x, fixed):
     if x is None or fixed is None or len(fixed.shape) != len(x.shape):
         return x
     sizes = [n or size for n, size in zip(x.shape[1:], fixed.shape[1:], strict=True)]
-    return keras.KerasTensor((None, *sizes), dtype=x.dtype, name=fixed.name)
+    return keras.KerasTensor((x.shape[0], *sizes), dtype=x.dtype, name=fixed.name)
 
 
 def _is_leaf(signature):

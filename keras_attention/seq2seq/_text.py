@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_attention._spec import raise_value_error
+from keras_attention._spec import Description, raise_value_error
 from keras_attention._typing import Nested
 from keras_attention.search import SearchResult
 from keras_attention.seq2seq._batches import pad_lists
@@ -137,6 +137,9 @@ def texts_of(where: str, name: str, x: Any) -> list[str] | None:
         x = x.numpy()  # a tensor of TensorFlow
     if isinstance(x, np.ndarray) or hasattr(x, "to_numpy"):
         x = np.asarray(x)
+        if x.dtype.kind in "UST" and (x.ndim != 1 or not x.size):
+            expected = f"an array of strings must have one axis, here the {name}, and not be empty"
+            raise_value_error(where, expected, Description(f"the shape {x.shape}"))
         x = x.tolist() if x.dtype.kind in "USOT" and x.ndim == 1 else None
     if isinstance(x, (list, tuple)) and any(isinstance(one, (str, bytes)) for one in x):
         return [check_text(where, name, n, one) for n, one in enumerate(x)]

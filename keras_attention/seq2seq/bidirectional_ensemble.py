@@ -27,8 +27,8 @@ class BidirectionalEnsemble(EnsembleBase):
 
     y' is y in reverse order. `generate` searches with both models and ranks all outputs, see
     `bidirectional_search`. This takes several times as long as with one model. `search` must be
-    "beam", without a prefix or a coverage penalty. `log_probability` returns the mean of both
-    models.
+    "beam", without a prefix, a coverage penalty or logits processors, which would read the tokens
+    of one model in reverse. `log_probability` returns the mean of both models.
 
     Train the right-to-left model on `reverse_tokens(targets, end_token)`, with the same sources. If
     its attention is monotonic, it must read from the end too: let its encoder reverse the source,
@@ -51,8 +51,8 @@ class BidirectionalEnsemble(EnsembleBase):
 
     Raises:
         ValueError: a model is neither a `Seq2Seq` nor an `Ensemble`; the models differ in their
-            tokens. `generate` raises it for a search other than "beam", a prefix or a coverage
-            penalty.
+            tokens. `generate` raises it for a search other than "beam", a prefix, a coverage
+            penalty or logits processors.
 
     Example:
         >>> import keras, numpy

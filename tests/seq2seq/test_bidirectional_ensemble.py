@@ -117,6 +117,7 @@ OPTIONS = ("options of search='beam' are beam_width",)
       for target in (np.where(TARGETS == END, 5, TARGETS), [[7, 4], [6, 2], [3, 2]])),
     (lambda x: x.generate(SOURCES, 6, "greedy"), "must be one of 'beam'; received 'greedy'"),
     (lambda x: x.generate(SOURCES, 6, coverage_penalty=0.1), *OPTIONS, "; received coverage"),
+    (lambda x: x.generate(SOURCES, 6, logits_processors=[abs]), *OPTIONS, "; received logits_p"),
     (lambda x: x.generate(SOURCES, 6, prefix=[[3]] * 3), *OPTIONS, "; received prefix"),
 )])  # fmt: skip
 def test_mistakes(call, words, both):

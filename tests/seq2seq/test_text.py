@@ -210,6 +210,7 @@ FEW = Characters(["abcd"])
     (lambda: model().generate(["a", None], 3), ("`source[1]` must be a string", "None")),
     (lambda: model().generate([None, "a"], 3), ("`source[0]` must be a string",)),
     (lambda: model().generate(np.array(["a", np.nan], object), 3), ("`source[1]`", "nan")),
+    (lambda: model().generate(np.array([["a"]]), 3), ("strings must have one axis", "(1, 1)")),
     (lambda: model().generate(["a", "\ud800"], 3), ("`source[1]` must be valid Unicode",)),
     (lambda: model().generate([b"a", b"\xff"], 3), ("`source[1]` must be valid Unicode",)),
     (lambda: model().generate(["a"]), ("`max_length` is needed", "Pass max_length")),
