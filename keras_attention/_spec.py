@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn, TypeGuard
 import keras
 import numpy as np
 
-from keras_attention._typing import Size, Tensor, TensorShape
+from keras_attention._typing import Nested, Size, Tensor, TensorShape
 
 # Larger values are mistakes. They would stall, or fail far from the argument.
 MAX_FEATURES = 2**20  # a kernel of 1024 rows then takes four gibibytes
@@ -178,7 +178,7 @@ class Spec:
         sizes = self.check(layer, self.symbols(shapes, "float32"), built)
         return {axis: size for axis, size in sizes.items() if axis[0] == "D"}
 
-    def symbols(self, shapes: Mapping[str, object], dtype: str) -> dict[str, Any]:
+    def symbols(self, shapes: Mapping[str, object], dtype: str) -> dict[str, Nested]:
         """Return symbolic tensors, or lists of them, of these shapes. Ids are int32."""
         ids = {x.name for x in self.arguments if x.kind == "int"}
         symbols = {}
@@ -319,7 +319,7 @@ def is_floating(x: Tensor) -> bool:
     return kind_of(x.dtype) == "float"
 
 
-def fits(shape: Sequence[Any], expected: Sequence[Any]) -> bool:
+def fits(shape: Sequence[object], expected: Sequence[object]) -> bool:
     """Return True if shapes may be equal. Only integers are compared: other sizes are unknown."""
     for x, y in zip(shape, expected, strict=False):
         if isinstance(x, int) and isinstance(y, int) and x != y:

@@ -1,5 +1,6 @@
 """Names for types that Keras does not define."""
 
+from collections.abc import Callable
 from typing import Any, TypeAlias, TypedDict
 
 import keras
@@ -13,6 +14,10 @@ Nested: TypeAlias = Any
 Size: TypeAlias = int | Tensor
 # The shape of a tensor; None for a size that is not known.
 TensorShape: TypeAlias = tuple[int | None, ...]
+# The configuration of a layer or a tokenizer, as a file holds it.
+Config: TypeAlias = dict[str, Any]
+# What `Tokenizer.tensorflow_functions` returns.
+TextFunctions: TypeAlias = tuple[Callable[..., Tensor], Callable[..., Tensor], list[object]]
 # None where Keras passes no shape, because there is no such input.
 Shape: TypeAlias = TensorShape | None
 

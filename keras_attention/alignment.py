@@ -245,10 +245,8 @@ def durations(weights: Tensor, query_mask: Mask = None, memory_mask: Mask = None
         moves, valid = inputs
         here = position == ops.expand_dims(reached, 1)
         moved = ops.any(ops.logical_and(here, moves), axis=1)
-        read = where_valid(valid, here, ops.zeros_like(here))
-        return where_valid(valid, reached - ops.cast(moved, "int32"), reached), ops.cast(
-            read, "int32"
-        )
+        read = ops.cast(where_valid(valid, here, ops.zeros_like(here)), "int32")
+        return where_valid(valid, reached - ops.cast(moved, "int32"), reached), read
 
     best, moves = scan(forward, first, (scores, valid), differentiated=False)
     _, read = scan(backward, count, (moves, valid), reverse=True, differentiated=False)

@@ -39,12 +39,12 @@ kernels); https://arxiv.org/abs/1606.03401 (what to store in a backward pass thr
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from keras_attention._spec import is_floating
 from keras_attention._typing import Nested, Tensor
 from keras_attention.backend import (
     DIFFERENTIATES_LOOPS,
+    Function,
     capture_compiling,
     execution_context,
     jit,
@@ -214,7 +214,7 @@ class _Calls:
 
 # step(call, carry, inputs, constants) -> (carry, outputs). `call(name, *args)` returns the results
 # of an op.
-StepFunction = Callable[[Callable[..., Any], Nested, Nested, Nested], tuple[Nested, Nested]]
+StepFunction = Callable[[Function, Nested, Nested, Nested], tuple[Nested, Nested]]
 
 
 def recur(

@@ -1,6 +1,6 @@
 """A search space for keras-tuner, which `pip install "keras-attention-layers[tuner]"` installs."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import keras
 
@@ -24,7 +24,7 @@ MECHANISMS: dict[str, type[keras.layers.Layer]] = {
     if issubclass(layer, (ScoringMixin, layers.AttentionPooling)) and "units" in arguments_of(layer)
 }
 UNUSED = [("normalizer", x) for x in ("monotonic", "stepwise_monotonic", "gmm")]
-SPACE: dict[str, list[Any]] = {
+SPACE: dict[str, Sequence[object]] = {
     "units": [32, 64, 128, 256],
     "score_mode": ["general", "concat"],
     "normalizer": ["softmax", "sparsemax", "entmax15"],
@@ -37,7 +37,7 @@ def attention_space(
     prefix: str = "attention",
     *,
     mechanisms: list[str] | tuple[str, ...] = ("bahdanau", "luong"),
-    **arguments: Any,
+    **arguments: object,
 ) -> keras.layers.Layer:
     """Return a new attention layer, whose mechanism and arguments keras-tuner chooses.
 

@@ -8,15 +8,15 @@ import functools
 import inspect
 import types
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import keras
 
 from keras_attention._spec import Spec, check_bool, check_training, masks_by_name
-from keras_attention._typing import Tensor
+from keras_attention._typing import Config, LayerOptions, Nested, Tensor
 from keras_attention.attention.mask_warning import warn_of_dropped_masks
-from keras_attention.backend import REVERSES_UNROLLED_MASK, project
+from keras_attention.backend import REVERSES_UNROLLED_MASK, Function, project
 from keras_attention.ops.matmul import cast
 
 __all__ = ["CheckedLayer", "arguments_of", "as_in_a_call", "check_directions", "check_not_fixed"]
@@ -34,8 +34,8 @@ _INSIDE = "cell", "cells", "layer"
 
 
 def as_in_a_call(
-    layer: keras.layers.Layer, function: Callable[[], Any], training: bool | None = None
-) -> Any:
+    layer: keras.layers.Layer, function: Function, training: bool | None = None
+) -> Nested:
     """Run a function with the variables cast, and with `training` set, as in a call of the layer.
 
     A gradient runs hooks again outside of the call, where Keras does neither.
@@ -50,7 +50,7 @@ def updates_weights(layer: keras.layers.Layer) -> bool:
     return layer.trainable and any("float" in x.dtype for x in layer.non_trainable_weights)
 
 
-def take_dtype(options: dict[str, Any], layer: object) -> None:
+def take_dtype(options: LayerOptions, layer: object) -> None:
     """Let the constructor arguments `options` have the dtype of a layer that they hold."""
     if options.get("dtype") is None and isinstance(layer, keras.layers.Layer):
         options["dtype"] = layer.dtype_policy
@@ -92,7 +92,7 @@ def check_not_fixed(layer: keras.layers.Layer, name: str) -> None:
         )
 
 
-def serialized(value: object) -> Any:
+def serialized(value: object) -> object:
     """Serialize a layer, or a list of layers, and mark the shared ones.
 
     Loading makes one layer of configs with the same mark. Keras marks the second config of a layer,
@@ -116,8 +116,8 @@ def _mark(value, config):
 
 
 def deserialized(
-    config: dict[str, Any], names: Iterable[str], made: dict[int, Any] | None = None
-) -> dict[str, Any]:
+    config: Config, names: Iterable[str], made: dict[int, object] | None = None
+) -> Config:
     """Deserialize some items of a config; layers with one mark are one layer."""
     made = {} if made is None else made
 
@@ -151,7 +151,7 @@ def _is_called(layer):
     return False
 
 
-def traced(function: Callable[..., Any], *tensors: keras.KerasTensor) -> Any:
+def traced(function: Function, *tensors: keras.KerasTensor) -> Nested:
     """Build the layers that a function calls, and return its symbolic results.
 
     A symbolic call would leave a node in each layer. A functional model that calls such a layer too
@@ -213,7 +213,7 @@ class CheckedLayer(keras.layers.Layer):
         if isinstance(value, (keras.layers.Layer, list, tuple)):
             record_holder(self, value)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Nested:
         if not hasattr(self, "built"):
             raise_not_initialized(self)
         names = list(_parameters_of(type(self)))
@@ -265,7 +265,7 @@ class CheckedLayer(keras.layers.Layer):
                 f"{before}."
             )
 
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+    def compute_output_spec(self, *args: object, **kwargs: object) -> Nested:
         self._check_built("compute_output_spec()")
         arguments = dict(zip(_parameters_of(type(self)), args, strict=False))
         # Here masks that propagated are among the arguments.
@@ -274,7 +274,7 @@ class CheckedLayer(keras.layers.Layer):
         # Tracing the call finds out whether it returns weights.
         return keras.Operation.compute_output_spec(self, *args, **kwargs)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         config = super().get_config()
         for name in arguments_of(type(self)):
             if hasattr(self, name):
@@ -289,7 +289,7 @@ class CheckedLayer(keras.layers.Layer):
         return config
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
+    def from_config(cls, config: Config) -> Self:
         names = [x for x in arguments_of(cls) if x in config]
         return super().from_config({**config, **deserialized(config, names)})
 

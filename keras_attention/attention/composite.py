@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from keras_attention._spec import raise_value_error
 from keras_attention._typing import Nested, Size, Tensor
@@ -34,7 +33,7 @@ class Composite(ScoringMixin):
     None.
     """
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         for name in HOOKS_OF_MEMBERS:
             if name in vars(cls):
@@ -43,17 +42,18 @@ class Composite(ScoringMixin):
                     "layer would not call. Override it in a class of the attention."
                 )
 
-    def _each(self, memory: Memory, *others: Iterable | None) -> Iterator:
-        """Yield each attention, its memory, and its item of every other list, or None."""
+    def _each(self, *lists: Iterable | None) -> Iterator:
+        """Yield each attention and its item of every list, or None."""
         members = self._members()
-        lists = [[None] * len(members) if x is None else x for x in others]
-        return zip(members, self._parts(memory), *lists, strict=True)
+        items = [[None] * len(members) if x is None else x for x in lists]
+        return zip(members, *items, strict=True)
 
     def _attend(
         self, query: Tensor, memory: Memory, state: Nested, options: AttendOptions
     ) -> tuple[Nested, Nested, Nested, Nested]:
         masks = self._masks(options.masks)
-        each = self._each(memory, state, masks, options.noise, options.stored)
+        parts = self._parts(memory)
+        each = self._each(parts, state, masks, options.noise, options.stored)
         results = [
             one._attend(
                 query, part, state, options._replace(masks=masks, noise=noise, stored=stored)
@@ -71,11 +71,11 @@ class Composite(ScoringMixin):
     def _state(self, memory: Memory, received: Nested = None) -> Nested:
         if not self.has_state:
             return None
-        first = [one._state(part) for one, part in self._each(memory)]
+        first = [one._state(part) for one, part in self._each(self._parts(memory))]
         return first if received is None else as_state(self.name, received, first)
 
     def _begin_training(self, memory: Memory, steps: Size) -> tuple[Memory, Nested]:
-        each = [one._begin_training(part, steps) for one, part in self._each(memory)]
+        each = [one._begin_training(part, steps) for one, part in self._each(self._parts(memory))]
         memories, noise = zip(*each, strict=True)
         return self._join(memories), list(noise)
 

@@ -1,6 +1,6 @@
 """The protocol of an attention with a state, and the code that runs it."""
 
-from typing import Any
+from typing import Unpack
 
 from keras import tree
 
@@ -16,7 +16,7 @@ from keras_attention._spec import (
     kind_of,
     raise_value_error,
 )
-from keras_attention._typing import Nested, Shape, Size, Tensor
+from keras_attention._typing import Nested, ScoringOptions, Shape, Size, Tensor
 from keras_attention.attention.scoring import ScoringMixin, check_hook, weighted_sum
 from keras_attention.attention.types import AttendOptions, Memory, Residuals, Step
 from keras_attention.backend import leaves, ops, swap_steps, tree_map, unflatten_as, where_valid
@@ -87,12 +87,12 @@ class RecurrentScoringMixin(ScoringMixin):
     # Whether the attention starts at the first valid memory step.
     moves_forward = False
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         for name in ("score", "weigh", "next_state", "sample_noise", "advance"):
             check_hook(cls, name, getattr(RecurrentScoringMixin, name))
         super().__init_subclass__(**kwargs)
 
-    def __init__(self, half_width: int | None = None, **kwargs: Any) -> None:
+    def __init__(self, half_width: int | None = None, **kwargs: Unpack[ScoringOptions]) -> None:
         super().__init__(**kwargs)
         self.half_width = half_width
         if half_width is not None:

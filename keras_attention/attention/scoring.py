@@ -4,7 +4,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 import keras
 import numpy as np
@@ -25,7 +25,7 @@ from keras_attention._spec import (
     map_shapes,
     raise_value_error,
 )
-from keras_attention._typing import Nested, Shape, Size, Tensor
+from keras_attention._typing import LayerOptions, Nested, Shape, Size, Tensor
 from keras_attention.attention.checked_layer import (
     CheckedLayer,
     as_in_a_call,
@@ -34,7 +34,14 @@ from keras_attention.attention.checked_layer import (
     updates_weights,
     with_weights,
 )
-from keras_attention.attention.types import Attended, AttendOptions, Memory, Residuals, Window
+from keras_attention.attention.types import (
+    Attended,
+    AttendOptions,
+    DecoderAttention,
+    Memory,
+    Residuals,
+    Window,
+)
 from keras_attention.backend import (
     batched_matmul,
     compiling,
@@ -198,7 +205,7 @@ class ScoringMixin(CheckedLayer):
     _score_takes_position: ClassVar[bool] = False
     _has_window: ClassVar[bool] = False
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         for name in HOOKS:
             check_hook(cls, name, getattr(ScoringMixin, name))
@@ -228,7 +235,7 @@ class ScoringMixin(CheckedLayer):
         normalizer: str = "softmax",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         set_weight_options(self, normalizer, dropout, seed)
@@ -591,12 +598,12 @@ class ScoringMixin(CheckedLayer):
         shapes = {"query": query_shape, "value": value_shape, "key": key_shape}
         self.CALL.check_shapes(self.name, shapes)
         *others, size = tuple(query_shape or ())
-        sizes: Any = map_shapes(lambda shape: shape[-1], value_shape)
+        sizes = map_shapes(lambda shape: shape[-1], value_shape)
         return (*others, self.output_size(size or 0, sizes))
 
 
 def attend_masked(
-    attention: Any,
+    attention: DecoderAttention,
     query: Tensor,
     memory: Memory,
     state: Nested = None,
@@ -631,7 +638,7 @@ def as_sequence(query: Tensor, options: AttendOptions) -> tuple[Tensor, AttendOp
 
 
 def finish(
-    attention: Any,
+    attention: DecoderAttention,
     query: Tensor,
     memory: Memory,
     results: Sequence[Nested],
@@ -660,7 +667,7 @@ def finish(
 
 def add_sequence_loss(
     layer: keras.layers.Layer,
-    attention: Any,
+    attention: DecoderAttention,
     weights: Nested,
     query_mask: Tensor | None,
     memory_mask: Nested,
@@ -722,8 +729,7 @@ def check_hook(layer: type, name: str, original: Callable) -> None:
 
 def check_window(layer: str, window: object, shape: tuple[Size, ...]) -> None:
     """Check the result of the hook `window` for a query `(B, Tq, Dq)`."""
-    width: Any = window.half_width if isinstance(window, Window) else None
-    center = window.center if isinstance(window, Window) else window
+    center, width = window[:2] if isinstance(window, Window) else (window, None)
     if not (is_integer(width) and width >= 1 and is_tensor(center, "float", *shape[:2])):
         expected = "`window` must return None or Window(center, half_width): floating-point "
         expected += f"centers of shape {tuple(shape[:2])}, and a positive integer"
@@ -732,7 +738,7 @@ def check_window(layer: str, window: object, shape: tuple[Size, ...]) -> None:
 
 
 def check_position(
-    layer: ScoringMixin, position: Tensor | int, query_shape: tuple[Size, ...]
+    layer: DecoderAttention, position: Tensor | int, query_shape: tuple[Size, ...]
 ) -> None:
     """Check `position`, which a layer that counts steps needs for a single step."""
     one_step = len(query_shape) == 2

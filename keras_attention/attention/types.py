@@ -1,7 +1,7 @@
 """The tuples that the parts of an attention exchange."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from keras_attention._typing import Nested, Size, Tensor
 from keras_attention.ops.masks import Masks
@@ -133,9 +133,31 @@ class DecoderAttention(Protocol):
     """
 
     name: str
+    compute_dtype: str
+    variable_dtype: str
     has_state: bool
     uses_position: bool
     memory_count: int | None
+    _own: ClassVar[frozenset[str]]
+
+    @property
+    def score_dtype(self) -> str:
+        """Return the dtype of scores."""
+        ...
+
+    def combine(self, query: Tensor, context: Tensor) -> Tensor:
+        """Turn the context into the output of the layer."""
+        ...
+
+    def output_size(self, query_size: int, value_size: Nested) -> int:
+        """Return the number of features of the output of `combine`."""
+        ...
+
+    def sequence_loss(
+        self, weights: Nested, query_mask: Tensor | None, memory_mask: Nested
+    ) -> Tensor | None:
+        """Return a scalar to add to the loss of the model, or None."""
+        ...
 
     def _prepare(self, value: Nested, key: Nested = None, value_mask: Nested = None) -> Memory:
         """Make the memory, as the public `prepare` does, without checks."""

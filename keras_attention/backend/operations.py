@@ -5,9 +5,10 @@ indices.
 """
 
 import types
-from typing import Any
 
 import keras
+
+from keras_attention._typing import Tensor
 
 UNARY = "cumsum", "floor", "mean", "tanh"
 
@@ -24,7 +25,7 @@ def _exact(name, library):
     dtype = "float64" if library.__name__ == "torch" else None
     count = 1 if name in UNARY else 2  # the arguments that are tensors
 
-    def operation(*args: Any, **options: Any) -> Any:
+    def operation(*args: Tensor, **options: object) -> Tensor:
         wide = any(str(getattr(x, "dtype", "")).endswith("float64") for x in args)
         if not wide or any(map(keras.backend.is_keras_tensor, args)):
             return rounding(*args, **options)

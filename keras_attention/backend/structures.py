@@ -5,7 +5,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import keras
 from keras import tree
@@ -77,14 +77,12 @@ def unroll(body: Body, carry: Nested, inputs: Nested, reverse: bool) -> tuple[Ne
     return carry, unflatten_as(collected[0], [keras.ops.stack(column) for column in columns])
 
 
-def scan_packed(
-    scan: Callable[..., tuple[Nested, Any]], body: Body, carry: Nested, inputs: Nested
-) -> tuple[Nested, Nested]:
+def scan_packed(scan: Function, body: Body, carry: Nested, inputs: Nested) -> tuple[Nested, Nested]:
     """Call a `scan` with few outputs: on a GPU, each output of a step is a kernel of its own.
 
     Outputs `(B, ...)` of one dtype and of known features become one tensor, `(B, features)`.
     """
-    structure: list[Any] = []
+    structure: list[Nested] = []
 
     def packed(carry, x):
         carry, outputs = body(carry, x)
@@ -100,10 +98,10 @@ def scan_packed(
     unpacked = {}
     for x, group in zip(results, _groups(structure[0]), strict=True):
         ends = [*itertools.accumulate(map(_size, group))]
-        parts: Any = [x] if len(group) == 1 else keras.ops.split(x, ends[:-1], axis=2)
-        steps_and_batch: Any = keras.ops.shape(x)
+        parts: Nested = [x] if len(group) == 1 else keras.ops.split(x, ends[:-1], axis=2)
+        steps, batch = list(keras.ops.shape(x) or ())[:2]
         for one, part in zip(group, parts, strict=True):
-            shape = (*steps_and_batch[:2], *one.shape[1:])
+            shape = (steps, batch, *one.shape[1:])
             unpacked[id(one)] = part if len(group) == 1 else keras.ops.reshape(part, shape)
     return carry, unflatten_as(structure[0], [unpacked[id(x)] for x in leaves(structure[0])])
 

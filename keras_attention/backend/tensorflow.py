@@ -8,7 +8,7 @@ import functools
 import itertools
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
+from types import SimpleNamespace
 from warnings import warn
 
 import keras
@@ -36,7 +36,7 @@ __all__ += ["differentiate_as", "gather_rows", "linearize", "optimization_barrie
 __all__ += ["batched_matmul", "kernel_gradient", "project", "scatter_add", "two_sums"]
 __all__ += ["vectorized_gradients"]
 
-ops: Any = exact_operations(tf, "")
+ops: SimpleNamespace = exact_operations(tf, "")
 # The integer dtype of a seed of `keras.random`.
 SEED_DTYPE = "int32"
 # True if the backend differentiates a loop as fast as `recurrence` does.

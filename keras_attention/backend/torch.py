@@ -8,7 +8,7 @@ them up, which makes a layer a tenth slower. `torch.bmm` returns no view.
 
 import contextlib
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
+from types import SimpleNamespace
 
 import keras
 import torch
@@ -29,7 +29,7 @@ __all__ += ["batched_matmul", "kernel_gradient", "project", "scatter_add", "two_
 __all__ += ["vectorized_gradients"]
 
 # add, divide, multiply and subtract round from Keras 3.16 on.
-ops: Any = exact_operations(
+ops: SimpleNamespace = exact_operations(
     torch, "cumsum floor logaddexp matmul maximum mean minimum add divide multiply subtract"
 )
 SEED_DTYPE = "int32"

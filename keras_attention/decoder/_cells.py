@@ -1,7 +1,6 @@
 """The cells of a decoder: their sizes, states, queries and dropout."""
 
 import contextlib
-from typing import Any
 
 import keras
 from keras import tree
@@ -142,7 +141,9 @@ def _cell_of(part):
     return instance_hint(part)
 
 
-def check_output(layer: str, cell: Any, hidden: Tensor, states: Nested = None) -> None:
+def check_output(
+    layer: str, cell: keras.layers.Layer, hidden: Tensor, states: Nested = None
+) -> None:
     """Check the output of the cell. With `states`, the new ones, it must be the next query."""
     size = output_size(cell)
     wrong_size = hidden.shape[-1] != size

@@ -10,12 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+from keras.layers import Layer
 
 from keras_attention._typing import Nested, Tensor
 from keras_attention.attention.checked_layer import as_in_a_call, float_weights, with_weights
 from keras_attention.attention.scoring import as_sequence, finish
 from keras_attention.attention.types import Attended, AttendOptions, DecoderAttention, Memory
 from keras_attention.backend import (
+    Function,
     kernel_gradient,
     leaves,
     ops,
@@ -33,7 +35,7 @@ from keras_attention.ops.matmul import bias_gradient, materialized_transpose
 from keras_attention.recurrence import AutomaticOp, Op, ProductOp
 
 
-def runs_as_ops(cell: Any, training: bool | None) -> bool:
+def runs_as_ops(cell: Layer, training: bool | None) -> bool:
     """Return whether the loop can run this cell, or every cell of this stack, as ops."""
     cells, known = cells_of(cell), set()
     if isinstance(cell, keras.layers.StackedRNNCells) and type(cell).call not in STACKS:
@@ -67,7 +69,7 @@ class CellOps:
         dropout: the dropout masks of what a step feeds to each cell, `(B, features)`, or None.
     """
 
-    def __init__(self, cell: Any, inputs: Tensor, training: bool | None) -> None:
+    def __init__(self, cell: Layer, inputs: Tensor, training: bool | None) -> None:
         cells = cells_of(cell)
         self.stacked = cells[0] is not cell
         self.residual = type(cell).call is ResidualRNNCells.call
@@ -164,7 +166,7 @@ class GRUOp(Op):
         name: the name of the op. cell, inputs, dropout: see `_Kernels`.
     """
 
-    def __init__(self, name: str, cell: Any, inputs: Tensor, dropout: Tensor) -> None:
+    def __init__(self, name: str, cell: Layer, inputs: Tensor, dropout: Tensor) -> None:
         self.name, self.cell, self.gates = name, cell, 2 * cell.units
         kernels = _Kernels(cell, inputs, dropout)
         self.dropout, self.reset_op = kernels.dropout, None
@@ -242,7 +244,7 @@ class LSTMOp(ProductOp):
         name: the name of the op. cell, inputs, dropout: see `_Kernels`.
     """
 
-    def __init__(self, name: str, cell: Any, inputs: Tensor, dropout: Tensor) -> None:
+    def __init__(self, name: str, cell: Layer, inputs: Tensor, dropout: Tensor) -> None:
         self.name, self.cell = name, cell
         kernels = _Kernels(cell, inputs, dropout)
         self.dropout = kernels.dropout
@@ -277,7 +279,7 @@ class OutputOp(ProductOp):
         super().__init__(kernels)
         self.activation = activation
 
-    def step(self, call: Callable[..., Any], query: Tensor, context: Tensor) -> Tensor:
+    def step(self, call: Function, query: Tensor, context: Tensor) -> Tensor:
         """Return the output of the attention."""
         (total,) = call("output", *(query, context)[-self.count :])
         return self.activation(total)

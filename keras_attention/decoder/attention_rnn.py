@@ -1,7 +1,7 @@
 """Attention inside a recurrent decoder."""
 
 import functools
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import tree
@@ -14,7 +14,7 @@ from keras_attention._spec import (
     is_floating,
     raise_value_error,
 )
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import LayerOptions, Nested, Shape, Tensor
 from keras_attention.attention.checked_layer import take_dtype, updates_weights
 from keras_attention.attention.scoring import ScoringMixin, attend_masked
 from keras_attention.attention.types import DecoderState
@@ -128,7 +128,7 @@ class AttentionRNN(Decoder):
         output_mode: str | None = None,
         return_state: bool = False,
         unroll: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         cells = list(cell) if isinstance(cell, (list, tuple)) else [cell]
         take_dtype(kwargs, next(iter(cells), None))

@@ -1,7 +1,5 @@
 """The base of decoders: they attend to a memory, and they decode step by step."""
 
-from typing import Any
-
 from keras import tree
 
 from keras_attention._spec import (
@@ -218,7 +216,7 @@ def check_states(
             if kind == "bool":
                 remedy = "Pass a mask by its name: `sequences_mask` or `memory_mask`."
             raise_value_error(layer, expected, Description(f"dtype {dtype_of(state)}"), remedy)
-    shapes: Any = sum(groups.values(), ())
+    shapes: tuple[Nested, ...] = sum(groups.values(), ())
     right = len(states) == len(shapes)
     right = right or (initial and len(states) in (0, len(groups["cell state"])))
     for state, size in zip(states, shapes, strict=False):

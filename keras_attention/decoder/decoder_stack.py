@@ -1,12 +1,12 @@
 """A decoder whose attention is outside of every recurrence."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import Description, raise_value_error
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import LayerOptions, Nested, Shape, Tensor
 from keras_attention.attention.checked_layer import take_dtype
 from keras_attention.attention.scoring import ScoringMixin, attend_masked
 from keras_attention.attention.types import DecoderState, Memory
@@ -83,7 +83,12 @@ class DecoderStack(Decoder):
     in later implementations of GNMT, it is the output of the same step.
     """
 
-    def __init__(self, rnns: Iterable[Any], attention: ScoringMixin, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        rnns: Iterable[keras.layers.RNN],
+        attention: ScoringMixin,
+        **kwargs: Unpack[LayerOptions],
+    ) -> None:
         rnns = list(rnns) if isinstance(rnns, Iterable) else [rnns]
         take_dtype(kwargs, next(iter(rnns), None))
         super().__init__(**kwargs)
@@ -209,7 +214,7 @@ def _valid_first(mask):
     return ops.expand_dims(ops.argsort(position, axis=1), 2), ops.expand_dims(position, 2)
 
 
-def check_rnns(layer: str, rnns: Sequence[Any]) -> None:
+def check_rnns(layer: str, rnns: Sequence[keras.layers.RNN]) -> None:
     """Check the recurrent layers of a stack."""
     wrong = [x for x in rnns if not getattr(x, "return_sequences", False)]
     wrong += [x for x in rnns if not isinstance(x, keras.layers.RNN)]

@@ -1,6 +1,6 @@
 """Attention over the series that drive another one, at every step of an encoder."""
 
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import tree
@@ -13,7 +13,7 @@ from keras_attention._spec import (
     check_int,
     raise_value_error,
 )
-from keras_attention._typing import Shape, Tensor
+from keras_attention._typing import LayerOptions, Shape, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer, take_dtype
 from keras_attention.attention.scoring import NORMALIZERS
 from keras_attention.backend import leaves, ops, swap_steps, where_valid
@@ -92,19 +92,19 @@ class FeatureAttention(CheckedLayer):
 
     def __init__(
         self,
-        cell: Any,
+        cell: keras.layers.Layer,
         units: int,
         use_bias: bool = True,
         normalizer: str = "softmax",
         unroll: bool = False,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         take_dtype(kwargs, cell)
         super().__init__(**kwargs)
         wanted = "a Keras RNN cell with a `state_size`, such as keras.layers.LSTMCell(64)"
         # A list would be a stack, which keras.layers.StackedRNNCells makes.
         check_cells(self.name, "cell", (cell,) if isinstance(cell, (list, tuple)) else cell, wanted)
-        self.cell: Any = cell
+        self.cell = cell
         self.units = check_int(self.name, "units", units)
         self.use_bias = check_bool(self.name, "use_bias", use_bias)
         self.normalizer = check_choice(self.name, "normalizer", normalizer, tuple(NORMALIZERS))

@@ -1,13 +1,13 @@
 """Stacked RNN cells with residual connections."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import tree
 
 from keras_attention._spec import Description, raise_value_error
-from keras_attention._typing import Nested, Tensor
+from keras_attention._typing import LayerOptions, Nested, Tensor
 from keras_attention.backend import ops
 from keras_attention.decoder._cells import check_cells, output_size, query_of
 
@@ -49,7 +49,7 @@ class ResidualRNNCells(keras.layers.StackedRNNCells):
     higher up; here at the second cell.
     """
 
-    def __init__(self, cells: Iterable[Any], **kwargs: Any) -> None:
+    def __init__(self, cells: Iterable[keras.layers.Layer], **kwargs: Unpack[LayerOptions]) -> None:
         cells = check_cells(
             kwargs.get("name") or "ResidualRNNCells",
             "cells",

@@ -1,9 +1,8 @@
 """The additive score of attentions with a state, and their weights before the first step."""
 
-from typing import Any
-
 from keras_attention._spec import check_bool, check_int
 from keras_attention._typing import Tensor
+from keras_attention.attention.recurrent_scoring import RecurrentScoringMixin
 from keras_attention.attention.types import Memory
 from keras_attention.backend import ops
 from keras_attention.layers.bahdanau import BahdanauAttention
@@ -12,7 +11,7 @@ from keras_attention.ops.windows.positions import sentence_span
 
 
 def set_base_attention(
-    layer: Any, units: int, use_bias: bool, weight_norm: bool = False
+    layer: RecurrentScoringMixin, units: int, use_bias: bool, weight_norm: bool = False
 ) -> BahdanauAttention:
     """Set `units`, `use_bias` and `base_attention`, the additive score, of a layer."""
     layer.units = check_int(layer.name, "units", units)

@@ -1,12 +1,12 @@
 """Multi-head attention around any attention."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import MAX_SEED, Description, check_int, is_integer, raise_value_error
-from keras_attention._typing import Nested, Shape, Tensor
+from keras_attention._typing import LayerOptions, Nested, Shape, Tensor
 from keras_attention.attention.checked_layer import take_dtype
 from keras_attention.attention.composite import Composite, ends
 from keras_attention.attention.scoring import ScoringMixin
@@ -82,7 +82,9 @@ class MultiHead(Composite):
     units of the score. The attention's loss is computed from the mean of the heads' weights.
     """
 
-    def __init__(self, attention: ScoringMixin, num_heads: int, **kwargs: Any) -> None:
+    def __init__(
+        self, attention: ScoringMixin, num_heads: int, **kwargs: Unpack[LayerOptions]
+    ) -> None:
         take_dtype(kwargs, attention)
         super().__init__(**kwargs)
         self._check_member("attention", attention, kwargs, "head")
@@ -130,7 +132,7 @@ class MultiHead(Composite):
         return self.attention.output_size(query_size, value_size)
 
     def head_weights(
-        self, query: Tensor, memory: Memory, state: Nested = None, **options: Any
+        self, query: Tensor, memory: Memory, state: Nested = None, **options: Nested
     ) -> Tensor:
         """Return the weights of each head, whose mean a call returns.
 
@@ -149,7 +151,7 @@ class MultiHead(Composite):
             states = self._state(memory, state)
         weights = [
             head.attend(query, part, one, **options).weights
-            for head, part, one in self._each(memory, states)
+            for head, part, one in self._each(self._parts(memory), states)
         ]
         return ops.stack(weights, axis=1)
 

@@ -1,12 +1,12 @@
 """One attention for each of several memories."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import Description, raise_value_error
-from keras_attention._typing import Nested, Tensor
+from keras_attention._typing import LayerOptions, Nested, Tensor
 from keras_attention.attention.checked_layer import take_dtype
 from keras_attention.attention.composite import Composite, ends
 from keras_attention.attention.scoring import ScoringMixin, build_attention
@@ -77,12 +77,12 @@ class MultiSource(Composite):
     3.2) and with a hierarchical combination, which this layer does not have.
     """
 
-    def __init__(self, attentions: Iterable[ScoringMixin], **kwargs: Any) -> None:
+    def __init__(self, attentions: Iterable[ScoringMixin], **kwargs: Unpack[LayerOptions]) -> None:
         attentions = list(attentions) if isinstance(attentions, Iterable) else [attentions]
         take_dtype(kwargs, next(iter(attentions), None))
         super().__init__(**kwargs)
         self._check_attentions(attentions, kwargs)
-        self.attentions: Any = attentions
+        self.attentions = attentions
         self.memory_count = len(attentions)
         self.CALL, self.STEP = (x.for_memories(self.memory_count) for x in (self.CALL, self.STEP))
         self.has_state = any(one.has_state for one in attentions)
@@ -93,8 +93,7 @@ class MultiSource(Composite):
         self, query_shape: Nested, value_shape: Nested = None, key_shape: Nested = None
     ) -> None:
         super().build(query_shape, value_shape, key_shape)
-        keys = [None] * len(self.attentions) if key_shape is None else key_shape
-        for one, value, key in zip(self.attentions, value_shape, keys, strict=True):
+        for one, value, key in self._each(value_shape, key_shape):
             build_attention(one, query_shape, value, key)
         self._ends = ends([value[-1] for value in value_shape])
 
@@ -107,18 +106,10 @@ class MultiSource(Composite):
         self, query_size: int, value_size: list[int]
     ) -> int:
         """Sum the features of all outputs. `value_size` lists the features of each memory."""
-        pairs = zip(self.attentions, value_size, strict=True)
-        return sum(one.output_size(query_size, size) for one, size in pairs)
+        return sum(one.output_size(query_size, size) for one, size in self._each(value_size))
 
     def _prepare(self, value, key=None, value_mask=None):
-        none = [None] * len(self.attentions)
-        each = zip(
-            self.attentions,
-            value,
-            none if key is None else key,
-            none if value_mask is None else value_mask,
-            strict=True,
-        )
+        each = self._each(value, key, value_mask)
         return self._join([one._prepare(*tensors) for one, *tensors in each])
 
     def _members(self):
@@ -131,9 +122,8 @@ class MultiSource(Composite):
         return Memory(*map(list, zip(*memories, strict=True)))
 
     def _masks(self, masks):
-        pairs = [None] * len(self.attentions) if masks.pairs is None else masks.pairs
-        both = zip(masks.memory, pairs, strict=True)
-        return [masks._replace(memory=x, pairs=y) for x, y in both]
+        each = self._each(masks.memory, masks.pairs)
+        return [masks._replace(memory=x, pairs=y) for _, x, y in each]
 
     def _joint_weights(self, weights):
         return list(weights)
@@ -147,8 +137,7 @@ class MultiSource(Composite):
         self, weights: list[Tensor], query_mask: Tensor | None, memory_mask: list | None
     ) -> Tensor | None:
         """Sum the losses of the attentions. `weights` and `memory_mask` are lists."""
-        masks = [None] * len(self.attentions) if memory_mask is None else memory_mask
-        each = zip(self.attentions, weights, masks, strict=True)
+        each = self._each(weights, memory_mask)
         losses = [one.sequence_loss(x, query_mask, mask) for one, x, mask in each]
         losses = [x for x in losses if x is not None]
         return sum(losses[1:], losses[0]) if losses else None

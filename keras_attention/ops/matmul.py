@@ -4,19 +4,9 @@ import keras
 import numpy as np
 
 from keras_attention._typing import Tensor
-from keras_attention.backend import batched_matmul, kernel_gradient, ops, project
+from keras_attention.backend import batched_matmul, ops
 
-__all__ = [
-    "batched_matmul",
-    "bias_gradient",
-    "cast",
-    "dot_score",
-    "kernel_gradient",
-    "materialized_transpose",
-    "project",
-    "upcast",
-    "upcast_dtype",
-]
+__all__ = ["bias_gradient", "cast", "dot_score", "materialized_transpose", "upcast", "upcast_dtype"]
 
 
 def dot_score(query: Tensor, key: Tensor) -> Tensor:

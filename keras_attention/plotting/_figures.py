@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import io
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 SHARP = 200  # dots per inch of a picture inside axes
 
 
-def matplotlib_module(name: str) -> Any:
+def matplotlib_module(name: str) -> ModuleType:
     """Import a module of matplotlib."""
     try:
         return importlib.import_module(f"matplotlib.{name}")
@@ -27,7 +28,7 @@ def matplotlib_module(name: str) -> Any:
         raise ImportError(expected) from None
 
 
-def new_figure(size: tuple[float, float], **options: Any) -> Any:
+def new_figure(size: tuple[float, float], **options: object) -> Any:
     """Make a figure of a size in inches, without a window."""
     figure = _figure_class()(size, **options)
     matplotlib_module("backends.backend_agg").FigureCanvasAgg(figure)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_attention._spec import check_choice, check_int, raise_value_error
 from keras_attention._typing import Nested
@@ -98,8 +99,8 @@ class AttentionMapCallback(keras.callbacks.Callback):
                 "AttentionMapCallback needs TensorFlow and TensorBoard: "
                 'pip install "keras-attention-layers[plot]"'
             ) from None
-        self._summary: Any = summary
-        self._writer: Any = summary.create_file_writer(str(self.log_dir))
+        self._summary = summary
+        self._writer = summary.create_file_writer(str(self.log_dir))
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         if (epoch + 1) % self.every:
@@ -127,7 +128,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
         written.write_text(page, encoding="utf-8")
         written.replace(path)
 
-    def _maps(self) -> Iterator[Any]:
+    def _maps(self) -> Iterator[tuple[np.ndarray, Sequence[Text], Sequence[Text] | None]]:
         """Yield weights, source and target of every sample, without the padding."""
         where, model = "AttentionMapCallback", self.model
         assert model is not None  # `fit` has set it
@@ -149,7 +150,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
             yield rows[..., : len(source)], source, target
 
 
-def _tokens_of(model: Any, inputs: Nested) -> Iterator[list[list[str]]]:
+def _tokens_of(model: keras.Model, inputs: Nested) -> Iterator[list[list[str]]]:
     """Return the tokens of the sources and of the targets of a model with tokenizers."""
     expected = "`sources` is needed for a model without `source_text` and `target_text`"
     tokenizers: Any = [getattr(model, name, None) for name in ("source_text", "target_text")]

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -95,8 +95,8 @@ def _check_scalar(value, kind, check):
 
 
 def split_options(
-    search: Callable, options: Mapping[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
+    search: Callable, options: Mapping[str, object]
+) -> tuple[dict[str, object], dict[str, Tensor]]:
     """Split the options of a search into those to compile it for, and those to pass as tensors.
 
     A zero, and a `top_p` of 1, are compiled in, because the search then has fewer operations.

@@ -1,7 +1,6 @@
 """Checks of the layers of a `Seq2Seq`, of its calls and of its targets."""
 
 import inspect
-from typing import Any
 
 import keras
 import numpy as np
@@ -135,7 +134,7 @@ def input_dim(embedding: keras.layers.Layer) -> int | None:
     return embedding.input_dim if looks_up else None
 
 
-def check_targets(model: Any, target: object) -> None:
+def check_targets(model: keras.Model, target: object) -> None:
     """Check that every row of an array has an end token, and no start token.
 
     Without an end token the model never learns to end; the start token has no probability.

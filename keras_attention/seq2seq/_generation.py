@@ -2,16 +2,16 @@
 
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, Unpack
 
 import keras
 import numpy as np
 from keras import tree
 
 from keras_attention._spec import Description, check_choice, check_int, kind_of, raise_value_error
-from keras_attention._typing import Nested, Tensor
+from keras_attention._typing import Config, LayerOptions, Nested, Tensor
 from keras_attention.attention.checked_layer import (
     check_not_fixed,
     deserialized,
@@ -107,7 +107,7 @@ class Generator(keras.Model):
     target_text: Tokenizer | None = None
     _longest_target: int | None = None  # of training
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self._compiled_functions = CompiledFunctions()
 
@@ -151,12 +151,12 @@ class Generator(keras.Model):
         if input_shape is None:
             self.compute_output_spec((symbolic(IDS), one_step(symbolic(IDS))))
 
-    def get_build_config(self) -> dict[str, Any] | None:
+    def get_build_config(self) -> Config | None:
         call = self._members()[0]._first_call
         longest = self._longest_target
         return None if call is None else {"signature": call.signature, "longest_target": longest}
 
-    def build_from_config(self, config: Mapping[str, Any]) -> None:
+    def build_from_config(self, config: Config) -> None:
         self._longest_target = config.get("longest_target")
         source, target = symbolic(config["signature"])
         self((with_fixed_sizes(source, self._members()[0].encoder), one_step(target)))
@@ -169,7 +169,7 @@ class Generator(keras.Model):
         super().save(filepath, *args, **kwargs)
 
     def load_weights(
-        self, filepath: str | os.PathLike[str], skip_mismatch: bool = False, **kwargs: Any
+        self, filepath: str | os.PathLike[str], skip_mismatch: bool = False, **kwargs: object
     ) -> None:
         """Load weights into a model that was called or built; see `keras.Model.load_weights`."""
         self._check_called()
@@ -182,13 +182,13 @@ class Generator(keras.Model):
                 "is not ids (batch, steps), call the model once."
             )
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         own = {x: serialized(getattr(self, x)) for x in self._arguments}
         return {**super().get_config(), **own}
 
     @classmethod
     def from_config(
-        cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
+        cls, config: Config, custom_objects: Mapping[str, object] | None = None
     ) -> Self:
         # A subclass may make its layers itself.
         names = [name for name in cls._arguments if name in config]
@@ -385,7 +385,7 @@ class Generator(keras.Model):
         text: bool = True,
         tokenize: Callable | None = None,
         detokenize: Callable | None = None,
-        tracked: list[Any] | tuple[Any, ...] = (),
+        tracked: Sequence[object] = (),
         n_best: int | None = None,
         **options: Any,
     ) -> None:

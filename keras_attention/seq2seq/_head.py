@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
 from keras_attention._spec import MAX_STEPS, Spec, check_int
-from keras_attention._typing import Tensor
+from keras_attention._typing import LayerOptions, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer
 from keras_attention.backend import ops
 
@@ -31,7 +31,7 @@ class Head(CheckedLayer):
     reads: tuple[str, ...] = ()
     log_dtype = CheckedLayer.score_dtype  # of log probabilities
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         # Keras would cast weights and states, which a logarithm follows, to half precision.
         self.autocast = False

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -50,7 +50,7 @@ class PairTrainer(keras.Model):
         *,
         metrics: list | None = None,
         weighted_metrics: list | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         """Configure training. Padding counts neither in the loss nor in the metrics.
 
@@ -98,7 +98,7 @@ class PairTrainer(keras.Model):
         return target, valid * weight
 
     def fit(
-        self, x: Nested = None, y: Nested = None, *, class_weight: None = None, **kwargs: Any
+        self, x: Nested = None, y: Nested = None, *, class_weight: None = None, **kwargs: object
     ) -> keras.callbacks.History:
         """Train on pairs of ids or texts: `fit(source, target, epochs=10)`. Lists are padded.
 
@@ -115,7 +115,7 @@ class PairTrainer(keras.Model):
             kwargs["validation_data"] = (*self._pair(*valid[:2]), *valid[2:])
         return super().fit(*self._pair(x, y), **kwargs)
 
-    def evaluate(self, x: Nested = None, y: Nested = None, **kwargs: Any) -> Nested:
+    def evaluate(self, x: Nested = None, y: Nested = None, **kwargs: object) -> Nested:
         """Return the loss and the metrics: `evaluate(source, target)`. See `fit` for data sets."""
         return super().evaluate(*self._pair(x, y), **kwargs)
 
@@ -131,7 +131,7 @@ class PairTrainer(keras.Model):
         self._check_no_class_weight(class_weight)
         return super().train_on_batch(*self._pair(x, y), sample_weight, return_dict=return_dict)
 
-    def test_on_batch(self, x: Nested, y: Nested = None, *args: Any, **kwargs: Any) -> Nested:
+    def test_on_batch(self, x: Nested, y: Nested = None, *args: object, **kwargs: object) -> Nested:
         """Return the loss and the metrics of a batch. See `fit` for the arguments."""
         return super().test_on_batch(*self._pair(x, y), *args, **kwargs)
 

@@ -61,9 +61,9 @@ class TextResult(NamedTuple):
     scores: np.ndarray
     weights: Nested
     log_probs: np.ndarray
-    texts: list
+    texts: list[Any]
     source_tokens: list[list[str]] | None
-    target_tokens: list
+    target_tokens: list[Any]
 
     def alignment(self, *index: int) -> tuple[np.ndarray, list[str], list[str]]:
         """Return `(weights, source tokens, target tokens)` of one output, without padding.
@@ -108,7 +108,7 @@ def special_tokens(
     return tuple(tokens)
 
 
-def check_vocabularies(model: Any, *sizes: int | None) -> None:
+def check_vocabularies(model: keras.Model, *sizes: int | None) -> None:
     """Check that embeddings of these sizes hold every token, and that a head can copy words."""
     texts = model.source_text, model.target_text
     for name, tokenizer, size in zip(TOKENIZERS, texts, sizes, strict=True):
@@ -128,7 +128,7 @@ def check_vocabularies(model: Any, *sizes: int | None) -> None:
         check("Seq2Seq", own[0] == own[1] and received[0] == wanted, expected, received)
 
 
-def texts_of(where: str, name: str, x: Any) -> list[str] | None:
+def texts_of(where: str, name: str, x: Nested) -> list[str] | None:
     """Return texts, in a list or an array, as a list of strings, and None for anything else."""
     if isinstance(x, (str, bytes)):
         expected = f"the {name} must be a list of strings"
@@ -147,7 +147,11 @@ def texts_of(where: str, name: str, x: Any) -> list[str] | None:
 
 
 def to_ids(
-    model: Any, source: Nested, target: Nested = None, prefix: bool = False, multiple: int = 1
+    model: keras.Model,
+    source: Nested,
+    target: Nested = None,
+    prefix: bool = False,
+    multiple: int = 1,
 ) -> _Ids:
     """Return ids for texts. Lists of ids are padded, and everything else stays as it is.
 
@@ -184,7 +188,7 @@ def to_ids(
     return _Ids(**ids, extra=extra or None)
 
 
-def with_texts(model: Any, result: SearchResult, ids: _Ids) -> TextResult:
+def with_texts(model: keras.Model, result: SearchResult, ids: _Ids) -> TextResult:
     """Add the texts and the tokens to a result of arrays."""
     tokenizer, source = model.target_text, None
     extra = ids.extra or [()] * len(result.tokens)

@@ -3,7 +3,6 @@
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any
 
 from keras import tree
 
@@ -15,7 +14,7 @@ from keras_attention.seq2seq._checks import check
 Encode = Callable[[Nested, Nested], tuple[Nested, Nested]]
 
 
-def encoded_data(data: Any, encode: Encode) -> Any:
+def encoded_data(data: Nested, encode: Encode) -> Nested:
     """Return data of `((source, target), target)` for data of texts, and everything else as it is.
 
     A batch is `(source, target)` or `((source, target), target)`; sample weights may follow.

@@ -1,12 +1,12 @@
 """An ensemble of models that write in opposite directions."""
 
 from types import MappingProxyType
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import raise_value_error
-from keras_attention._typing import Nested, Tensor
+from keras_attention._typing import LayerOptions, Nested, Tensor
 from keras_attention.backend import gather_rows, ops
 from keras_attention.search import bidirectional_search, reverse_tokens
 from keras_attention.search.reverse_tokens import reversed_positions
@@ -86,7 +86,10 @@ class BidirectionalEnsemble(EnsembleBase):
     _arguments = "left_to_right", "right_to_left"
 
     def __init__(
-        self, left_to_right: Seq2Seq | Ensemble, right_to_left: Seq2Seq | Ensemble, **kwargs: Any
+        self,
+        left_to_right: Seq2Seq | Ensemble,
+        right_to_left: Seq2Seq | Ensemble,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         models = left_to_right, right_to_left

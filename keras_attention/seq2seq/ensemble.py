@@ -1,15 +1,16 @@
 """Ensembles: models that generate together."""
 
-from typing import Any, NoReturn
+from typing import NoReturn, Unpack
 
 import keras
 
-from keras_attention._typing import Nested, Tensor
+from keras_attention._typing import LayerOptions, Nested, Tensor
 from keras_attention.search import average_steps
 from keras_attention.search.average_steps import average
 from keras_attention.seq2seq._checks import check, check_pair
 from keras_attention.seq2seq._generation import Generator
 from keras_attention.seq2seq.model import Seq2Seq
+from keras_attention.text import Tokenizer
 
 __all__ = ["Ensemble"]
 
@@ -20,6 +21,8 @@ class EnsembleBase(Generator):
     start_token: int
     end_token: int
     pad_token: int
+    source_text: Tokenizer | None
+    target_text: Tokenizer | None
 
     def _take_tokens(self, models):
         """Set the tokens to those of the models, which must share them."""
@@ -32,7 +35,7 @@ class EnsembleBase(Generator):
         check(type(self).__name__, all(x == texts[0] for x in texts), expected, texts)
         self.source_text, self.target_text = texts[0]
 
-    def fit(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def fit(self, *args: object, **kwargs: object) -> NoReturn:
         """Raise an error: train the models one by one, and then join them."""
         raise ValueError(
             f"{self.name}: the models of an ensemble are trained one by one. Call "
@@ -87,7 +90,7 @@ class Ensemble(EnsembleBase):
 
     _arguments = ("models",)
 
-    def __init__(self, models: list[Seq2Seq], **kwargs: Any) -> None:
+    def __init__(self, models: list[Seq2Seq], **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         models = list(models) if isinstance(models, (list, tuple)) else [models]
         right = models and all(isinstance(model, (Seq2Seq, Ensemble)) for model in models)

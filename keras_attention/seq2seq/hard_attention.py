@@ -3,7 +3,7 @@
 # Keras passes shapes to `build` by the names of the call arguments.
 # pyright: reportIncompatibleMethodOverride=false
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
@@ -15,7 +15,7 @@ from keras_attention._spec import (
     check_seed,
     raise_value_error,
 )
-from keras_attention._typing import Nested, Tensor
+from keras_attention._typing import LayerOptions, Nested, Tensor
 from keras_attention.backend import gather_rows, ops, scan, swap_steps
 from keras_attention.ops.masks import argmax, take_last, zero_masked
 from keras_attention.seq2seq._head import Head, check_vocabulary
@@ -113,7 +113,7 @@ class HardAttention(Head):
         entropy_weight: float = 0.002,
         pad_token: int = 0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size = check_vocabulary(self.name, vocabulary_size)

@@ -1,11 +1,11 @@
 """A sequence-to-sequence model: it trains on pairs of ids, and generates."""
 
-from typing import Any
+from typing import Unpack
 
 import keras
 from keras import tree
 
-from keras_attention._typing import Nested, Tensor
+from keras_attention._typing import LayerOptions, Nested, Tensor
 from keras_attention.backend import ops, tree_map
 from keras_attention.ops.masks import zero_masked
 from keras_attention.seq2seq._batches import at_least_one_step
@@ -119,7 +119,7 @@ class Seq2Seq(PairTrainer, Generator):
         pad_token: int | None = None,
         source_text: Tokenizer | None = None,
         target_text: Tokenizer | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         given = start_token, end_token, pad_token

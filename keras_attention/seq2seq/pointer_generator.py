@@ -3,12 +3,12 @@
 # Keras passes shapes to `build` by the names of the call arguments.
 # pyright: reportIncompatibleMethodOverride=false
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_int
-from keras_attention._typing import Tensor
+from keras_attention._typing import LayerOptions, Tensor
 from keras_attention.backend import ops, scatter_add
 from keras_attention.seq2seq._head import Head, check_vocabulary
 
@@ -79,7 +79,7 @@ class PointerGenerator(Head):
         max_extra: int,
         units: int | None = None,
         unknown_token: int = 1,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.vocabulary_size = check_vocabulary(self.name, vocabulary_size)

@@ -3,12 +3,12 @@
 # Keras passes shapes to `build` by the names of the call arguments.
 # pyright: reportIncompatibleMethodOverride=false
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import check_int, check_rate, check_seed
-from keras_attention._typing import Tensor
+from keras_attention._typing import LayerOptions, Tensor
 from keras_attention.backend import ops
 from keras_attention.seq2seq._head import Head, check_vocabulary
 
@@ -70,7 +70,7 @@ class Readout(Head):
         activation: str | None = "tanh",
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         self.units = check_int(self.name, "units", units)

@@ -3,12 +3,12 @@
 # Keras passes shapes to `build` by the names of the call arguments.
 # pyright: reportIncompatibleMethodOverride=false
 
-from typing import Any
+from typing import Unpack
 
 import keras
 
 from keras_attention._spec import Spec, check_rate, check_seed, check_token, raise_value_error
-from keras_attention._typing import Tensor
+from keras_attention._typing import LayerOptions, Tensor
 from keras_attention.attention.checked_layer import CheckedLayer, check_directions, traced
 from keras_attention.backend import ops
 
@@ -71,7 +71,7 @@ class RecurrentEncoder(CheckedLayer):
         pad_token: int = 0,
         dropout: float = 0.0,
         seed: int | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
         if not getattr(rnn, "return_sequences", False):

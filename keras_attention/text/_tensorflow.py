@@ -1,12 +1,15 @@
 """Tokenizers in operations of TensorFlow, for a SavedModel."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from keras_attention._typing import TextFunctions
+from keras_attention.text.tokenizer import Tokenizer, library
 
 
 def character_functions(
-    tokenizer: Any, ids: Mapping[str, int], edges: list[int], joiner: int
-) -> tuple[Callable, Callable, list]:
+    tokenizer: Tokenizer, ids: Mapping[str, int], edges: list[int], joiner: int
+) -> TextFunctions:
     """Return the functions of `Characters`; see `Tokenizer.tensorflow_functions`.
 
     Args:
@@ -41,13 +44,9 @@ def character_functions(
     return tokenize, detokenize, [table]
 
 
-def sentence_piece_functions(
-    tokenizer: Any, model: bytes, shift: int
-) -> tuple[Callable, Callable, list]:
+def sentence_piece_functions(tokenizer: Tokenizer, model: bytes, shift: int) -> TextFunctions:
     """Return the functions of `SentencePiece`, whose ids are those of its model plus `shift`."""
     import tensorflow as tf
-
-    from keras_attention.text.tokenizer import library
 
     # In a SavedModel two tokenizers without names of their own would share one vocabulary.
     name = f"sentence_piece_{id(tokenizer)}"

@@ -5,12 +5,13 @@ import itertools
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import keras
 
 from keras_attention._spec import Description, check_choice, raise_value_error
+from keras_attention._typing import Config, TextFunctions
 from keras_attention.text._tensorflow import character_functions
 from keras_attention.text.tokenizer import Tokenizer
 
@@ -66,10 +67,10 @@ class Characters(Tokenizer):
             return list(text)
         return _character().findall(text)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         return {**super().get_config(), "normalization": self.normalization}
 
-    def tensorflow_functions(self) -> tuple[Callable, Callable, list]:
+    def tensorflow_functions(self) -> TextFunctions:
         """Return operations of `tf.strings`, which do the same; see `Tokenizer`."""
         if self.normalization != "NFC":
             return super().tensorflow_functions()

@@ -2,12 +2,13 @@
 
 import base64
 import os
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Self
+from collections.abc import Iterable, Sequence
+from typing import Self
 
 import keras
 
 from keras_attention._spec import Description, raise_value_error
+from keras_attention._typing import Config, TextFunctions
 from keras_attention.text._tensorflow import sentence_piece_functions
 from keras_attention.text.tokenizer import END, PADDING, START, Tokenizer, library, read_file
 
@@ -50,7 +51,7 @@ class SentencePiece(Tokenizer):
         self._model = read_file("SentencePiece", "model", model)
         try:
             # No bytes make a processor without a model.
-            self._processor: Any = module.SentencePieceProcessor(model_proto=self._model or b"none")
+            self._processor = module.SentencePieceProcessor(model_proto=self._model or b"none")
         except RuntimeError:
             expected = "`model` must be a SentencePiece model, the file that ends in .model"
             received = Description(f"{len(self._model)} bytes that are none")
@@ -78,15 +79,15 @@ class SentencePiece(Tokenizer):
     def decode(self, ids: Iterable[int]) -> str:
         return self._processor.decode([n - self._shift for n in self.without_special(ids)])
 
-    def tensorflow_functions(self) -> tuple[Callable, Callable, list]:
+    def tensorflow_functions(self) -> TextFunctions:
         """Return the functions of tensorflow-text; see `Tokenizer`."""
         return sentence_piece_functions(self, self._model, self._shift)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         return {"model": base64.b64encode(self._model).decode()}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
+    def from_config(cls, config: Config) -> Self:
         try:
             model = base64.b64decode(config["model"], validate=True)
         except (TypeError, ValueError):

@@ -6,10 +6,12 @@ import importlib
 import itertools
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from types import ModuleType
 from typing import Any, Self
 
 from keras_attention._spec import Description, check_int, raise_value_error
+from keras_attention._typing import Config, TextFunctions
 
 __all__ = ["Tokenizer"]
 
@@ -113,7 +115,7 @@ class Tokenizer(abc.ABC):
         unknown = "" if self.unknown_id is None else self.tokens[self.unknown_id]
         return [tokens[n] if 0 <= n < len(tokens) else unknown for n in ids]
 
-    def tensorflow_functions(self) -> tuple[Callable, Callable, list]:
+    def tensorflow_functions(self) -> TextFunctions:
         """Return what `export_generate` writes into a SavedModel.
 
         Returns:
@@ -128,7 +130,7 @@ class Tokenizer(abc.ABC):
         remedy = "Export ids, export_generate(..., text=False), and call the tokenizer outside."
         raise_value_error("export_generate", expected, Description(""), remedy)
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         """Return the constructor arguments: as texts, the pieces themselves.
 
         They must be their own pieces. Otherwise override this method.
@@ -140,7 +142,7 @@ class Tokenizer(abc.ABC):
         return {"texts": pieces}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
+    def from_config(cls, config: Config) -> Self:
         """Make a tokenizer of `get_config()`."""
         return cls(**config)
 
@@ -177,7 +179,7 @@ def read_file(where: str, name: str, file: object) -> bytes:
     return pathlib.Path(file).read_bytes()
 
 
-def library(name: str) -> Any:
+def library(name: str) -> ModuleType:
     """Import a library that only some tokenizers need."""
     try:
         return importlib.import_module(name)

@@ -2,17 +2,18 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import keras
 
 from keras_attention._spec import Description, raise_value_error
+from keras_attention._typing import Config
 from keras_attention.text.tokenizer import END, PADDING, START, Tokenizer, library, read_file
 
 __all__ = ["TokenizerJSON"]
 
 # How tokens are called, by their roles.
-NAMES = {
+NAMES: dict[str, tuple[str, ...]] = {
     "padding": (PADDING, "<pad>", "<|padding|>"),
     "unknown": ("[UNK]", "<unk>"),
     "start": (START, "<s>", "[CLS]", "[BOS]", "<bos>", "<|startoftext|>"),
@@ -62,7 +63,7 @@ class TokenizerJSON(Tokenizer):
         module = library("tokenizers")
         self._file = read_file("TokenizerJSON", "file", file)
         try:
-            self._tokenizer: Any = module.Tokenizer.from_str(self._file.decode())
+            self._tokenizer = module.Tokenizer.from_str(self._file.decode())
         except Exception as error:  # the library raises no other
             expected = "`file` must be a tokenizer.json of the library tokenizers"
             received = Description(f"{len(self._file)} bytes that are none ({error!s:.80})")
@@ -112,9 +113,9 @@ class TokenizerJSON(Tokenizer):
     def encode(self, text: str) -> list[int]:
         return [n + self._shift for n in self._encode(text).ids]
 
-    def get_config(self) -> dict[str, Any]:
+    def get_config(self) -> Config:
         return {"file": self._file.decode(), **self._roles}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
+    def from_config(cls, config: Config) -> Self:
         return cls(**{**config, "file": str(config["file"]).encode()})
