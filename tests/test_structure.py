@@ -24,7 +24,8 @@ BELOW = {
     "_typing": set(), "_version": set(), "_spec": {"_typing"}, "ops": BASE,
     "backend": {"_spec", "_typing"}, "distribution": {"_spec", "_typing"},
     "text": {"_spec", "_typing"},
-    "alignment": {*BASE, "ops"}, "faithfulness": {*BASE, "ops"}, "recurrence": {*BASE, "ops"},
+    "alignment": {*BASE, "ops"}, "bags": {*BASE, "ops"},
+    "faithfulness": {*BASE, "ops"}, "recurrence": {*BASE, "ops"},
     "attention": LAYERS, "layers": LAYERS, "decoder": LAYERS,
     "search": {*BASE, "ops", "attention"}, "seq2seq": {*MODELS, "text"},
     "plotting": {*MODELS, "seq2seq"}, "tuning": {*MODELS, "seq2seq"},
@@ -133,7 +134,7 @@ PROGRAMS = {
     "traced training step": (215, 1005, 21),
 }
 SOURCE = {
-    "lines of code": 9800,
+    "lines of code": 10200,  # texts, images and bags came after 9,900
     "share of checks, %": 10.0,
     "modules of which more than 60% is checks": 2,
     "context variables": 1,

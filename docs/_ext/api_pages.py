@@ -19,6 +19,7 @@ PARTS = {
     "search": None,
     "ops": "The equations as functions.",
     "alignment": "Losses that teach alignments, and durations.",
+    "bags": "Losses of bags: instances and survival.",
     "plotting": "Pictures and pages of weights.",
     "faithfulness": "Whether weights are reasons.",
     "tuning": "Searches for hyperparameters with keras-tuner.",

@@ -11,7 +11,7 @@ SECTIONS = (
 # The parts of the package whose names are public. Other modules serve the package itself.
 PUBLIC = (
     *("layers", "attention", "decoder", "seq2seq", "text", "search", "ops", "alignment"),
-    *("plotting", "faithfulness", "tuning", "distribution"),
+    *("bags", "plotting", "faithfulness", "tuning", "distribution"),
 )
 # Modules whose docstring is on the index of the reference.
 DESCRIBED = ("keras_attention.search",)

@@ -130,7 +130,7 @@ def plot_bag_map(
 
 def _side(corners):
     """The step of a regular grid; of other coordinates the side that fills their rectangle."""
-    steps = [np.diff(np.unique(axis)) for axis in corners.T]
+    steps = [np.unique(axis)[1:] - np.unique(axis)[:-1] for axis in corners.T]
     if sum(map(len, steps)) < len(corners):  # the values repeat
         return min((np.median(x) for x in steps if x.size), default=1.0)
     return math.sqrt(np.prod(np.ptp(corners, axis=0)) / len(corners)) or 1.0

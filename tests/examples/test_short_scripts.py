@@ -22,7 +22,7 @@ from tests.helpers import wait_for
 
 # These are not in the gallery.
 OTHERS = {"search_onnx", "serve_model", "train_demo", "train_on_devices", "tune_attention"}
-OTHERS |= {"__init__"}
+OTHERS |= {"__init__", "bag_tests"}
 SCRIPTS = sorted({x.stem for x in (ROOT / "examples").glob("*.py")} - OTHERS)
 ALLOWED = {"keras", "keras_attention", "matplotlib", "numpy", *sys.stdlib_module_names}
 PARTS = ["Data", "Model", "Training", "Result", "Picture"]

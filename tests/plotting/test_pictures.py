@@ -8,7 +8,14 @@ from keras import ops
 from matplotlib.figure import Figure
 
 from keras_attention import plotting
-from keras_attention.plotting import Document, Hops, plot_attention, plot_bag, plot_hops
+from keras_attention.plotting import (
+    Document,
+    Hops,
+    plot_attention,
+    plot_bag,
+    plot_bag_map,
+    plot_hops,
+)
 from keras_attention.plotting.hops import MOST_SENTENCES, _most_read
 from tests.helpers import assert_refused, refusals
 from tests.plotting import figures
@@ -205,6 +212,33 @@ test_mistakes_in_bags = refusals(
     (lambda: plot_bag([1.0], ["a"], most=0), "`most` must be a positive integer"),
     *((lambda x=x: plot_bag([1.0], ["a"], marked=x), INDICES) for x in ([1], [True, False])),
 )  # fmt: skip
+
+
+def test_a_map_shows_each_instance_at_its_place():
+    weights, corners = [0.1, 0.6, 0.1, 0.2], [[0, 0], [256, 0], [0, 256], [512, 512]]
+    image = np.zeros((30, 20))
+    figure = plot_bag_map(weights, corners, image=image, scale=32, title="$1$")
+    axes, (squares,) = figure.axes[0], figure.axes[0].collections
+    assert squares.get_array().tolist() == sorted(weights)
+    corner_of_largest = squares.get_paths()[-1].vertices[0]
+    assert corner_of_largest.tolist() == [8, 0]
+    assert np.ptp(squares.get_paths()[0].vertices, axis=0).tolist() == [8, 8]
+    assert (axes.get_xlim(), axes.get_ylim()) == ((0, 24), (30, 0))
+    figures.assert_nothing_is_cut_off(figure)
+    ranks = plot_bag_map(weights, corners, ranks=True).axes[0].collections[0]
+    np.testing.assert_allclose(ranks.get_array(), [1 / 6, 1 / 6, 2 / 3, 1])
+    for points, side in (([[5, 5]], 1), ([[0, 0], [3, 5], [9, 2]], 15**0.5)):
+        squares = plot_bag_map(np.ones(len(points)), points).axes[0].collections[0]
+        assert np.ptp(squares.get_paths()[0].vertices[:, 0]) == pytest.approx(side)
+
+
+test_mistakes_in_maps = refusals(
+    (lambda: plot_bag_map([1.0], [[0, 0, 0]]), "`coordinates`", "(instances, 2)", "(1, 3)"),
+    (lambda: plot_bag_map([1.0, 0.5], [[0, 0]]), "`coordinates`", "(2, 2)", "(1, 2)"),
+    (lambda: plot_bag_map([1.0], [[0, np.nan]]), "`coordinates` must be finite"),
+    (lambda: plot_bag_map([1.0], [[0, 0]], image=np.zeros(3)), "`image` must be (height", "(3,)"),
+    (lambda: plot_bag_map([1.0], [[0, 0]], size=0), "`size`"),
+)
 
 
 def test_a_mask_marks_as_indices_do():
