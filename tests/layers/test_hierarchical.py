@@ -271,9 +271,16 @@ def test_dropout_is_for_training_and_the_weights_are_those_before_it():
     assert_close(total, MASK.any(axis=(1, 2)).astype(float), "float16")
 
 
-@pytest.mark.parametrize("level", ["word", "sentence"])
+LEVELS = "word", "sentence"
+
+
+def han(level, encoder):
+    return HierarchicalAttention(U, name="han", **{f"{level}_encoder": encoder})
+
+
+@pytest.mark.parametrize("level", LEVELS)
 def test_encoders_know_whether_this_is_training(level):
-    layer = HierarchicalAttention(U, **{f"{level}_encoder": layers.SpatialDropout1D(0.5, seed=1)})
+    layer = han(level, layers.SpatialDropout1D(0.5, seed=1))
     quiet, same, other = (numpy(layer(documents(), training=x)) for x in (None, False, True))
     assert np.array_equal(same, quiet)
     assert not np.isclose(other, quiet).all()
@@ -289,12 +296,12 @@ BAD_ENCODERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("level", ["word", "sentence"])
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("way", ["eager", "symbolic", "build"])
 @pytest.mark.parametrize(("make", "fragment"), BAD_ENCODERS.values(), ids=BAD_ENCODERS)
 @pytest.mark.each_value
 def test_encoders_that_do_not_return_a_vector_for_every_step(level, way, make, fragment):
-    layer = HierarchicalAttention(U, name="han", **{f"{level}_encoder": make()})
+    layer = han(level, make())
     calls = {
         "eager": lambda: layer(documents()),
         "symbolic": lambda: layer(keras.Input(batch_shape=(B, S, W, D))),
@@ -306,11 +313,14 @@ def test_encoders_that_do_not_return_a_vector_for_every_step(level, way, make, f
 
 
 ENCODER = "_encoder` must be None, or a layer that returns a vector", "return_sequences=True"
-test_encoders_are_layers = helpers.refusals(*(
-    (lambda level=level, x=x: HierarchicalAttention(U, name="han", **{f"{level}_encoder": x}),
-     f"han: `{level}", *ENCODER, f"received {'the class GRU' if x is layers.GRU else repr(x)}")
-    for level in ("word", "sentence") for x in (layers.GRU, len, [layers.Dense(2)], False)
-))  # fmt: skip
+test_wrong_encoders = helpers.refusals(
+    *((lambda level=level, x=x: han(level, x),
+       f"han: `{level}", *ENCODER, f"received {'the class GRU' if x is layers.GRU else repr(x)}")
+      for level in LEVELS for x in (layers.GRU, len, [layers.Dense(2)], False)),
+    # One that shortens is found when the layer is built, even for unknown sizes.
+    *((lambda level=level: han(level, layers.Conv1D(D, 2))(keras.Input((None, None, D))),
+       f"han: `{level}_encoder` must return", f"(None, 6, {D})") for level in LEVELS),
+)  # fmt: skip
 
 
 def test_a_mask_that_an_encoder_makes_stays_its_own():

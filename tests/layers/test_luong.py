@@ -1,5 +1,7 @@
 """Every score and alignment of Luong attention against loops of the paper."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -48,9 +50,8 @@ def test_gradients_are_those_of_the_paper(name):
     def oracle(inputs, weights):
         return attend(CASES[name].row(layer, weights), *inputs, value_mask=VALUE_MASK)
 
-    helpers.assert_gradients(
-        layer, lambda *x: run(layer, *x, value_mask=VALUE_MASK), inputs, oracle
-    )
+    call = functools.partial(run, layer, value_mask=VALUE_MASK)
+    helpers.assert_gradients(layer, call, inputs, oracle)
 
 
 @in_both_ways
@@ -143,7 +144,6 @@ def test_sizes_that_do_not_fit_a_score(symbolic):
     assert_refused(lambda: layer(**inputs), *message)
     message = 'score_mode="dot"', "same width", "query 5"
     assert_refused(lambda: LuongAttention("dot")(**inputs), *message, f"key {DV}")
-    inputs = helpers.arguments(
-        shapes | {"value": (B, TK, DQ), "key": (B, TK, helpers.DK)}, symbolic
-    )
+    shapes |= {"value": (B, TK, DQ), "key": (B, TK, helpers.DK)}
+    inputs = helpers.arguments(shapes, symbolic)
     assert_refused(lambda: LuongAttention("dot")(**inputs), *message, f"key {helpers.DK}")

@@ -140,9 +140,8 @@ def test_the_loss_on_the_weights_is_that_of_their_mean():
 def test_a_decoder_uses_the_combine_of_a_subclass(options):
     heads = Altered(ka.LocationSensitiveAttention(17, filters=3, kernel_size=5), 3)
     decoder = ka.AttentionRNN(keras.layers.GRUCell(11), heads, **options)
-    state = helpers.assert_steps_equal_the_call(
-        decoder, SEQUENCES, MEMORY, helpers.lengths_mask([5, 7], TK)
-    )
+    mask = helpers.lengths_mask([5, 7], TK)
+    state = helpers.assert_steps_equal_the_call(decoder, SEQUENCES, MEMORY, mask)
     assert len(keras.tree.flatten(state.attention)) == 3
 
 

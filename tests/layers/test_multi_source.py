@@ -112,9 +112,7 @@ def built(name, options, cell=keras.layers.GRUCell, dtype="float64", **more):
 
 
 def looped(name, decoder, sequences, values, **masks):
-    arrays = dict(
-        zip(map(id, decoder.trainable_weights), helpers.weight_arrays(decoder), strict=True)
-    )
+    arrays = {id(x): numpy(x) for x in decoder.trainable_weights}
     attention, cell = decoder.attention, decoder.cell
     row = SOURCES[name].row(attention, [arrays[id(x)] for x in attention.trainable_weights])
     gru = oracles.gru(**{x.name: arrays[id(x)] for x in cell.trainable_weights})

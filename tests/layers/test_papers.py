@@ -47,9 +47,8 @@ def test_gradients_are_those_of_the_paper(name, jit):
     def oracle(inputs, weights):
         return case.paper(layer, inputs, weights, **masks)
 
-    helpers.assert_gradients(
-        layer, lambda *x: run(layer, *x, **masks), case.inputs(), oracle, jit=jit
-    )
+    call = functools.partial(run, layer, **masks)
+    helpers.assert_gradients(layer, call, case.inputs(), oracle, jit=jit)
 
 
 @pytest.mark.parametrize(("name", "mask"), MASKED)
@@ -120,9 +119,8 @@ def test_no_steps_and_no_samples(name):
 @pytest.mark.each_value
 def test_dropout_is_for_training_and_the_weights_are_those_before_it(name, dtype):
     make = functools.partial(PAPERS[name].built, dtype, dropout=0.4, seed=3)
-    helpers.assert_dropout_is_for_training(
-        make, [tensor(x, "float32") for x in PAPERS[name].inputs()]
-    )
+    inputs = [tensor(x, "float32") for x in PAPERS[name].inputs()]
+    helpers.assert_dropout_is_for_training(make, inputs)
 
 
 SOFTMAX, ROWS = PAPERS["pooling, softmax"], PAPERS["pooling, rows"]
