@@ -243,16 +243,18 @@ MASKS = {
 
 
 def assert_equals_the_paper(mechanism, dtype="float64", jit=False, before=0.5, scaled=False):
-    """The output and the weights, with masks, are those of the oracle of a mechanism.
+    """The output and the weights are those of the oracle of a mechanism; what masks hide is NaN.
 
     `scaled` divides both by the largest value, where values may be above one.
     """
     layer, tensors = mechanism.built(dtype=dtype), mechanism.tensors(dtype)
+    masks = [MASKS[f"{name}_mask"][..., None] for name in ("query", "value", "value")]
+    spoiled = (np.where(mask, x, np.nan) for mask, x in zip(masks, tensors, strict=True))
 
     def call(*inputs):
         return layer(*inputs, **MASKS, return_attention_scores=True)
 
-    output, weights = compiled(call, jit)(*map(tensor, tensors))
+    output, weights = compiled(call, jit)(*map(tensor, spoiled))
     expected = oracles.attend(mechanism.row(layer), *tensors, **MASKS)
     assert dtypes(output, weights) == [dtype, dtype]
     scale = max(1.0, *(np.abs(x).max() for x in expected)) if scaled else 1.0
@@ -292,7 +294,10 @@ def gradients(layer, call, inputs, jit=False):
 
 
 def assert_gradients(layer, call, inputs, oracle, step=1e-5, jit=False):
-    """The layer's gradients are the central differences of `oracle(inputs, weights)`."""
+    """The layer's gradients are the central differences of `oracle(inputs, weights)`.
+
+    They are compared along random directions of length one, where an error in any number shows.
+    """
     arrays = [np.array(x) for x in (*inputs, *weight_arrays(layer))]
     outputs, found = gradients(layer, call, inputs, jit)
 
@@ -300,15 +305,18 @@ def assert_gradients(layer, call, inputs, oracle, step=1e-5, jit=False):
         return loss_of(oracle(arrays[: len(inputs)], arrays[len(inputs) :]))
 
     assert numpy(loss_of(outputs)) == pytest.approx(loss(), abs=1e-10)
-    for array, gradient in zip(arrays, found, strict=True):
-        expected = np.zeros_like(array)
-        for index in np.ndindex(array.shape):
-            kept = array[index]
+    for n, (array, gradient) in enumerate(zip(arrays, found, strict=True)):
+        kept = array.copy()
+        assert gradient.shape == kept.shape
+        for direction in normal([98, n], 3, *kept.shape):
+            direction = direction / np.linalg.norm(direction)
+            losses = []
             for sign in (1, -1):
-                array[index] = kept + sign * step
-                expected[index] += sign * loss() / (2 * step)
-            array[index] = kept
-        np.testing.assert_allclose(numpy(gradient), expected, rtol=0, atol=1e-6)
+                array[...] = kept + sign * step * direction
+                losses.append(loss())
+            expected = (losses[0] - losses[1]) / (2 * step)
+            assert np.sum(numpy(gradient) * direction) == pytest.approx(expected, rel=0, abs=1e-7)
+        array[...] = kept
 
 
 def arguments(shapes, symbolic):
@@ -371,18 +379,20 @@ def assert_masking_is_truncating(layer, call, inputs, hidden, places, axis=1, dt
         return selected(x, chosen, tuple(x.shape).index(len(kept)))
 
     def masked(*x):
-        return [at(y, kept) if len(kept) in y.shape else y for y in call(*x, mask)]
+        found = call(*x, mask)
+        first = [at(y, kept) if len(kept) in y.shape else y for y in found]
+        return first + [at(y, ~kept) for y in found if len(kept) in y.shape]
 
-    for fill in (0.0, np.nan, [0.0, np.inf, np.nan, -np.inf, 3.0]):
-        long = [padded(x, places, fill, axis) if n in hidden else x for n, x in enumerate(inputs)]
-        rest = [at(y, ~kept) for y in call(*map(tensor, long), mask) if len(kept) in y.shape]
-        assert rest
-        assert not any(numpy(x).any() for x in rest)
-        masked_outputs, found = gradients(layer, masked, long)
-        for n in hidden:
-            assert not numpy(selected(found[n], ~kept, axis)).any()
-            found[n] = selected(found[n], kept, axis)
-        assert_all_close([*masked_outputs, *found], [*outputs, *expected], dtype)
+    fill = [0.0, np.inf, np.nan, -np.inf, 3.0]
+    long = [padded(x, places, fill, axis) if n in hidden else x for n, x in enumerate(inputs)]
+    found_outputs, found = gradients(layer, masked, long)
+    found_outputs, rest = found_outputs[: len(outputs)], found_outputs[len(outputs) :]
+    assert rest
+    assert not any(numpy(x).any() for x in rest)
+    for n in hidden:
+        assert not numpy(selected(found[n], ~kept, axis)).any()
+        found[n] = selected(found[n], kept, axis)
+    assert_all_close([*found_outputs, *found], [*outputs, *expected], dtype)
 
 
 def assert_dropout_is_for_training(make, inputs, **options):

@@ -20,14 +20,12 @@ CALLS = {
 
 
 def gru(drops):
-    """A GRU that drops masks, whatever the version of Keras is, or one that passes them."""
     layer = layers.GRU(6, return_sequences=True, name="encoder")
     layer.supports_masking = not drops
     return layer
 
 
 def encoded(embedding, drops=True):
-    """Ids, and their vectors behind a GRU and a layer that passes masks."""
     ids = keras.Input((None,), dtype="int32")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*does not support masking")

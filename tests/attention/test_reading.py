@@ -11,13 +11,7 @@ from keras_attention.attention import scoring
 from keras_attention.ops.windows import dispatch as ways
 from tests import fast
 from tests.backends import graphs
-from tests.helpers import (
-    assert_all_close,
-    lengths_mask,
-    normal,
-    numpy,
-    randomize,
-)
+from tests.helpers import assert_all_close, lengths_mask, normal, numpy, randomize
 
 SIZES = B, TQ, TK, D = 2, 5, 43, 3
 # Values of MIN_LENGTH_RATIO that make every memory long, or short.
@@ -32,7 +26,6 @@ def make_layer(score, alignment, dtype="float64", kind=LuongAttention, **options
 
 
 def run(layer, jit, masks, unknown=False, weights_too=True):
-    """Outputs, and gradients by query, value and weights."""
     inputs = [tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK))]
     signature = [tf.TensorSpec((None, None, D), "float64")] * 2 if unknown else None
 
@@ -66,8 +59,6 @@ MASKS = {
 
 @pytest.fixture
 def assert_same(monkeypatch):
-    """A function that compares a call that reads all scores with one that reads windows."""
-
     def compare(wide, narrow=None, ratio=LONG):
         monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
         expected = [numpy(x) for x in wide()]
@@ -172,7 +163,6 @@ def decoder_of(score, alignment):
 def test_a_tape_around_a_graph_of_unknown_lengths(
     make, score, alignment, worthwhile, jit, monkeypatch
 ):
-    """It gives the gradients of the layer itself."""
     monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", worthwhile)
     inputs = [tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK))]
     layer, found = make(score, alignment), []
@@ -184,52 +174,6 @@ def test_a_tape_around_a_graph_of_unknown_lengths(
             loss = tf.reduce_sum(tf.sin(call(*inputs)))
         found.append(tape.gradient(loss, inputs))
     assert_all_close(*found)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("jit", [None, True])
-@pytest.mark.parametrize("score", ["general", "concat"])
-@pytest.mark.each_value
-def test_second_derivatives(score, jit, monkeypatch):
-    layer = make_layer(score, "local-p")
-    query, value = (tf.constant(normal(n, B, steps, D)) for n, steps in ((1, TQ), (2, TK)))
-
-    def penalty(query, value):
-        with tf.GradientTape() as outer:
-            outer.watch((query, value))
-            with tf.GradientTape() as tape:
-                tape.watch((query, value))
-                loss = tf.reduce_sum(tf.sin(layer(query, value)))
-            first = tape.gradient(loss, (query, value))
-            total = tf.add_n([tf.reduce_sum(tf.square(x)) for x in first])
-        return outer.gradient(total, (query, value))
-
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", SHORT)
-    expected = penalty(query, value)
-    monkeypatch.setattr(ways, "MIN_LENGTH_RATIO", LONG)
-    found = tf.function(penalty, jit_compile=jit)(query, value)
-    assert_all_close(found, expected, times=100)
-
-
-@pytest.mark.slow
-def test_the_gradient_of_a_score_of_unknown_length_is_compiled_as_the_score_is():
-    """The additive score of a memory that may be short is compiled only in training."""
-    layer = make_layer("concat", "local-p", dtype="float32")
-    signature = [tf.TensorSpec((None, None, D))] * 2
-
-    def compiled_functions(training, backward):
-        def run(query, value):
-            with tf.GradientTape() as tape:
-                tape.watch(value)
-                output = layer(query, value, training=training)
-            return tape.gradient(output, value) if backward else output
-
-        graph = tf.function(run, signature).get_concrete_function().graph
-        functions = graph.as_graph_def().library.function
-        return sum(one.attr["_XlaMustCompile"].b for one in functions)
-
-    assert [compiled_functions(True, backward) for backward in (False, True)] == [1, 2]
-    assert [compiled_functions(None, backward) for backward in (False, True)] == [0, 0]
 
 
 @pytest.mark.parametrize("score", ["dot", "general", "concat"])

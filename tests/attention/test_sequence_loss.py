@@ -7,36 +7,19 @@ import pytest
 import keras_attention as ka
 from keras_attention.alignment import guided_attention_loss
 from tests.backends import tensor
-from tests.helpers import (
-    DQ,
-    DV,
-    TK,
-    TQ,
-    AnyCell,
-    B,
-    assert_all_close,
-    gradients,
-    normal,
-    numpy,
-)
-from tests.seq2seq.cases import END, SOURCES, START, TARGETS, E, H, U, V
+from tests.helpers import DQ, DV, TK, TQ, AnyCell, B, assert_all_close, gradients, normal, numpy
 
 MASKS = np.array([[1, 0, 1], [1, 1, 0]], bool), np.arange(TK) < [[TK], [TK - 2]]
 WIDTH = 5  # of the cells
 
 
 def guided(attention):
-    """A class of attention with the loss."""
-
     class Guided(attention):
         def sequence_loss(self, weights, query_mask, memory_mask):
             return 3 * guided_attention_loss(weights, query_mask, memory_mask)
 
     return Guided
 
-
-register = keras.saving.register_keras_serializable("tests", "GuidedAttention")
-GuidedAttention = register(guided(ka.BahdanauAttention))
 
 ATTENTIONS = {
     "additive": lambda kind, **options: kind(ka.BahdanauAttention)(7, **options),
@@ -113,30 +96,3 @@ def test_steps_have_no_loss():
     layer.attention.attend(normal(1, B, TQ, WIDTH, dtype="float32"), memory)
     layer.attention(normal(1, B, WIDTH, dtype="float32"), memory.value)
     assert layer.losses == []
-
-
-@pytest.mark.slow
-def test_a_model_with_the_loss_is_saved_and_searches(tmp_path):
-    """The loss counts in training and in validation, and changes nothing that the model writes."""
-
-    def translator(attention):
-        tables = [keras.layers.Embedding(V, E) for _ in range(2)]
-        encoder = ka.RecurrentEncoder(tables[0], keras.layers.GRU(H, return_sequences=True))
-        decoder = ka.AttentionRNN(keras.layers.GRUCell(H), attention)
-        model = ka.Seq2Seq(encoder, decoder, tables[1], keras.layers.Dense(V), START, END)
-        model.compile("sgd")
-        model((SOURCES, TARGETS))
-        return model
-
-    model, twin = translator(GuidedAttention(U)), translator(ka.BahdanauAttention(U))
-    twin.set_weights(model.get_weights())
-    plain, whole = (x.evaluate(SOURCES, TARGETS, verbose=0) for x in (twin, model))
-    for padding in (0, 2):  # which has no effect, because its masks reach the loss
-        model(tuple(np.pad(x, [(0, 0), (0, padding)]) for x in (SOURCES, TARGETS)))
-        assert float(numpy(*model.losses)) == pytest.approx(whole - plain, rel=1e-4)
-    assert whole > plain + 0.01
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert loaded.evaluate(SOURCES, TARGETS, verbose=0) == pytest.approx(whole, rel=1e-6)
-    found, expected = (x.generate(SOURCES, max_length=4, beam_width=3) for x in (loaded, twin))
-    assert_all_close([found.scores, found.weights], [expected.scores, expected.weights], "float32")

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from keras import layers
 
-from keras_attention import AttentionRNN, LuongAttention, beam_search
+from keras_attention import AttentionRNN, LuongAttention
 from tests import fast, helpers, oracles
-from tests.backends import compiled, tensor
-from tests.helpers import BAHDANAU, DQ, HEADS, LUONG, MECHANISMS, TK, B, normal, numpy, randomize
+from tests.helpers import BAHDANAU, DQ, HEADS, LUONG, MECHANISMS, TK, B, normal, randomize
 from tests.past_weights import PastWeightsAttention
 
 T, D, DV, H = 5, 3, 13, 11
@@ -21,9 +20,7 @@ INITIALIZER = {"recurrent_initializer": "glorot_uniform"}
 
 
 @dataclass(frozen=True)
-class Decoder:
-    """A configuration of an AttentionRNN, and the oracle of the same equations."""
-
+class Decoder:  # A configuration of an AttentionRNN, and the oracle of the same equations
     mechanism: helpers.Mechanism
     cells: tuple = (("gru", H),)
     options: dict = field(default_factory=dict)
@@ -40,7 +37,6 @@ class Decoder:
         return randomize(layer)
 
     def run_oracle(self, layer, sequences, memory, weights=None, initial=None, fed=None, **masks):
-        """Outputs, weights and the flat list of last states; `initial` is such a list."""
         cells = layer.cell.cells if len(self.cells) > 1 else [layer.cell]
         parts = oracle_parts(layer, self.mechanism, self.cells, cells, weights, initial)
         if fed is None:
@@ -59,7 +55,6 @@ class Decoder:
 
 
 def oracle_parts(layer, mechanism, kinds, cells, weights=None, initial=None):
-    """The attention and the cells of a layer as oracles, and the first states of every sample."""
     arrays = weights or helpers.weight_arrays(layer)
     arrays = {id(w): x for w, x in zip(layer.trainable_weights, arrays, strict=True)}
     steps = [
@@ -130,34 +125,3 @@ def assert_masked_steps_may_hold_anything(layer, jit):
 
     found = [helpers.gradients(layer, call, x, jit) for x in ((sequences, memory), spoiled)]
     helpers.assert_all_close(*([*outputs, *grads] for outputs, grads in found))
-
-
-def assert_beams_carry_states(attention, memory, mask=None, width=2, length=4, jit=False, spread=1):
-    """A call with the tokens of a hypothesis returns the same weights as the search."""
-    vocabulary, start, double = 7, 2, {"dtype": "float64"}
-    decoder = AttentionRNN(layers.GRUCell(H, **double), attention)
-    embed, head = layers.Embedding(vocabulary, D, **double), layers.Dense(vocabulary, **double)
-    head(decoder(embed(np.zeros((B, 1))), memory))
-    for n, layer in enumerate((embed, decoder, head)):
-        randomize(layer, n, scale=spread)
-
-    def step(tokens, state, memory):
-        output, state, weights = decoder.step(embed(tokens), state, memory)
-        return head(output), state, weights
-
-    def search(memory):
-        prepared = decoder.prepare(memory, mask)
-        tokens = {"start_token": start, "end_token": 1, "max_length": length}
-        state = decoder.get_initial_state(prepared)
-        return beam_search(step, state, prepared, beam_width=width, **tokens)
-
-    found = compiled(search, jit)(keras.tree.map_structure(tensor, memory))
-    for k in range(width):
-        words = np.concatenate([np.full((B, 1), start), numpy(found.tokens)[:, k, :-1]], 1)
-        options = {"memory_mask": mask, "return_attention_scores": True}
-        _, weights = decoder(embed(words), memory, **options)
-        weights = keras.tree.flatten(weights)
-        for b, steps in enumerate(numpy(found.lengths).astype(int)[:, k]):
-            for x, y in zip(keras.tree.flatten(found.weights), weights, strict=True):
-                helpers.assert_close(numpy(x)[b, k, :steps], numpy(y)[b, :steps])
-                assert not numpy(x)[b, k, steps:].any()

@@ -6,7 +6,7 @@ import pytest
 from keras import layers
 
 from keras_attention import AttentionRNN, BahdanauAttention, ResidualRNNCells
-from tests import fast, helpers, oracles
+from tests import helpers, oracles
 from tests.backends import on_tensorflow, tensor
 from tests.decoder.cases import CURRENT, DV, FEEDING, PREVIOUS, D, H, T, tensors
 from tests.helpers import DQ, B, assert_all_close, assert_refused, numpy
@@ -31,9 +31,7 @@ class Counting(layers.GRUCell):
         return states[0]
 
 
-class Doubling(layers.GRUCell):
-    """A cell that changes its output around `call`."""
-
+class Doubling(layers.GRUCell):  # A cell that changes its output around `call`
     def __call__(self, inputs, states, **options):
         output, states = super().__call__(inputs, states, **options)
         return 2 * output, states
@@ -69,8 +67,7 @@ def test_assignments_of_a_cell_survive_the_loop_of_a_graph(options, unroll, jit)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("query", fast(["previous", "current"], ["previous"]))
-def test_losses_that_a_cell_adds_count_in_training(query):
+def test_losses_that_a_cell_adds_count_in_training():
     """Only unrolled, as in `keras.layers.RNN`: a loss cannot leave the loop of a graph."""
 
     class Costly(layers.GRUCell):
@@ -80,10 +77,9 @@ def test_losses_that_a_cell_adds_count_in_training(query):
             return output, states
 
     inputs = keras.Input((T, D)), keras.Input((helpers.TK, DV))
-    options = {"output_mode": "concat", "unroll": True, "query": query}
-    layer = AttentionRNN(Costly(H), BahdanauAttention(17), **options)
+    layer = AttentionRNN(Costly(H), BahdanauAttention(17), output_mode="concat", unroll=True)
     model = keras.Model(inputs, layer(*inputs))
-    model.compile(keras.optimizers.SGD(0.0), "mse", jit_compile=query == "current")
+    model.compile(keras.optimizers.SGD(0.0), "mse", jit_compile=False)
     x = list(tensors("float32"))
     output = model.predict_on_batch(x)
     # Each step adds the mean of its squares; together that is T times the mean over all steps.
@@ -141,7 +137,6 @@ CELLS = {
 
 
 def loop_of(cell):
-    """A cell as a function `(x, states) -> (output, states)`."""
     if not isinstance(cell, layers.StackedRNNCells):
         kind = oracles.lstm if isinstance(cell, layers.LSTMCell) else oracles.gru
         step = kind(**{weight.name: numpy(weight) for weight in cell.trainable_weights})
@@ -211,7 +206,7 @@ def test_cells_whose_output_is_not_their_first_state(cell, options, training):
 
 
 def test_residual_cells_in_a_layer_of_keras():
-    cell = ResidualRNNCells([lstm(H), gru(H), lstm(H)], dtype="float64")
+    cell = ResidualRNNCells((kind(H) for kind in (lstm, gru, lstm)), dtype="float64")
     layer, sequences = layers.RNN(cell, return_sequences=True, dtype="float64"), tensors()[0]
     found = numpy(layer(sequences))
     step, expected = loop_of(cell), []
@@ -221,10 +216,6 @@ def test_residual_cells_in_a_layer_of_keras():
             output, states = step(x, states)
             expected.append(output)
     helpers.assert_close(found, np.reshape(expected, (B, T, H)))
-
-
-def test_cells_of_a_generator():
-    assert len(ResidualRNNCells(layers.GRUCell(3) for _ in range(3)).cells) == 3
 
 
 CELL, WANTED = layers.GRUCell(3), "`cells` must be a list of Keras RNN cells, such as ["

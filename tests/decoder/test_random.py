@@ -11,7 +11,7 @@ from keras_attention.layers import BahdanauAttention, LuongAttention, MemoryHop
 from tests import fast
 from tests.backends import BACKEND, compiled, gradients_by, on_tensorflow, tensor
 from tests.decoder.cases import CURRENT, DV, FEEDING, D, H, T, tensors
-from tests.helpers import DQ, TK, AnyCell, B, assert_close, assert_drops, normal, numpy, randomize
+from tests.helpers import DQ, TK, AnyCell, assert_close, assert_drops, normal, numpy, randomize
 
 CALLS = 4
 
@@ -27,7 +27,6 @@ def dropping_decoders():
         "stack, feeding": AttentionRNN(stack, luong, **FEEDING),
         "attention after the loop": AttentionRNN(cell(H), luong, **CURRENT),
         "cell before the attention": AttentionRNN(cell(H, **rates), bahdanau, **CURRENT),
-        "hop": AttentionRNN(cell(DV), hop, query="previous", output_mode="concat"),
         "hop, fed": AttentionRNN(cell(DV), hop, input_feeding=True, output_mode="concat"),
     }
 
@@ -40,26 +39,6 @@ def test_dropout_is_for_training(name):
     assert not np.isclose(first, quiet).all()
     assert not np.isclose(first, second).all()
     assert np.array_equal(numpy(layer(*inputs)), quiet)
-
-
-COMPILED = "attention after the loop"
-TRAINED = ["stack, feeding", "cell before the attention", COMPILED]
-
-
-@pytest.mark.parametrize("name", fast(TRAINED, TRAINED[:1], slow=2))
-def test_dropout_trains(name):
-    inputs = keras.Input((None, D)), keras.Input((None, DV))
-    model = keras.Model(inputs, dropping_decoders()[name](*inputs))
-    model.compile("sgd", "mse", jit_compile=name == COMPILED)
-    before = [numpy(w) for w in model.trainable_weights]
-    x, y = list(tensors("float32")), np.ones((B, T, model.output.shape[-1]))
-    assert np.isfinite([model.train_on_batch(x, y) for _ in range(2)]).all()
-    for old, new in zip(before, model.trainable_weights, strict=True):
-        assert np.isfinite(numpy(new)).all()
-        assert not np.array_equal(old, numpy(new))
-    model.optimizer.learning_rate.assign(0.0)
-    # Weights and inputs stay the same, so only a new draw can change the loss.
-    assert len({float(model.train_on_batch(x, y)) for _ in range(2)}) == 2
 
 
 def test_dropout_in_the_loop_draws_once_for_each_memory_step_of_each_sample():
@@ -159,9 +138,7 @@ class DroppingWithState(RecurrentScoringMixin):
         return state + weights
 
 
-class DroppingCell(layers.GRUCell):
-    """A cell that holds a `Dropout` layer."""
-
+class DroppingCell(layers.GRUCell):  # A cell that holds a `Dropout` layer
     def __init__(self, units):
         super().__init__(units)
         self.drop = layers.Dropout(0.5, seed=5)
@@ -257,14 +234,3 @@ def test_the_gradient_belongs_to_the_numbers_of_the_forward_pass(name, place):
     number = [x.path for x in layer.trainable_variables].index(kernel.path)
     found = np.sum(numpy(found[len(inputs) + number]) * direction)
     assert found == pytest.approx(expected, rel=2e-2, abs=2e-2)
-
-
-def test_a_sequence_of_queries_draws_for_each():
-    layer = DroppingWithState()
-    query, value = np.ones((B, T, D), "float32"), tensors("float32")[1]
-    layer.build(query.shape, value.shape)
-    randomize(layer)
-    calls = [numpy(layer(query, value, return_attention_scores=True)[1]) for _ in range(CALLS)]
-    weights = np.concatenate(calls, axis=1)
-    assert weights.shape == (B, CALLS * T, TK)
-    assert len(np.unique(weights[0].round(5), axis=0)) == CALLS * T

@@ -27,9 +27,7 @@ class CountingAttention(BahdanauAttention):
         return self.steps * super().score(query, key)
 
 
-class Last(BahdanauAttention):
-    """Adds the scores of the call before, which it keeps in a list."""
-
+class Last(BahdanauAttention):  # adds the scores of the call before, which it keeps in a list
     def __init__(self, units, **kwargs):
         super().__init__(units, **kwargs)
         self.last = []
@@ -70,13 +68,14 @@ def test_an_attention_that_keeps_something_is_refused(kind, options):
 
 
 @on_tensorflow
-@pytest.mark.parametrize("several", [False, True])
-def test_an_attention_inside_another_that_keeps_something_is_refused(several):
+def test_an_attention_inside_another_that_keeps_something_is_refused():
     sequences, memory = tensors("float32")
-    parts = [Last(17), BahdanauAttention(13)]
-    attention = MultiSource(parts) if several else MultiHead(parts[0], 2)
-    layer = AttentionRNN(layers.GRUCell(H), attention, **PREVIOUS)
-    assert_refused(lambda: layer(sequences, [memory] * 2 if several else memory), KEEPS)
+    for attention, given in (
+        (MultiSource([Last(17), BahdanauAttention(13)]), [memory] * 2),
+        (MultiHead(Last(17), 2), memory),
+    ):
+        layer = AttentionRNN(layers.GRUCell(H), attention, **PREVIOUS)
+        assert_refused(partial(layer, sequences, given), KEEPS)
 
 
 CELL, ATTENTION = layers.GRUCell(H), BahdanauAttention(17)

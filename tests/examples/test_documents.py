@@ -1,11 +1,8 @@
 """Classification of documents: files, ids, folds, models, and runs."""
 
 import collections
-import itertools
 import json
-import math
 import re
-import types
 
 import keras
 import numpy as np
@@ -13,9 +10,9 @@ import pytest
 
 from examples.documents import __main__ as command
 from examples.documents import data as data_module
-from examples.documents import evaluation, ngrams
+from examples.documents import evaluation
 from examples.documents import model as han
-from examples.documents.data import Document, Encoded, Fold, Folds, encode, read
+from examples.documents.data import Document, Encoded, Folds, encode, read
 from tests.examples import assert_ends
 
 
@@ -116,6 +113,7 @@ def make_ids(words=11):
 @pytest.mark.usefixtures("_masks_end_at_recurrent_layers")
 @pytest.mark.parametrize("encoder", ["gru", "words"])
 @pytest.mark.parametrize("pooling", han.POOLINGS)
+@pytest.mark.each_value
 def test_the_model(pooling, encoder, tmp_path):
     ids = make_ids()
     model, reader = han.build_model(11, 3, pooling, encoder, 5, 3, 0.5, 0.5)
@@ -138,106 +136,6 @@ def test_the_model(pooling, encoder, tmp_path):
         np.testing.assert_allclose(words, shares, atol=1e-6)
     assert (model.get_layer("hierarchy").sentence_encoder is None) == (encoder == "words")
     assert not np.allclose(model(ids, training=True), logits)  # dropout
-
-
-WORDS = 9  # padding 0, known words 1 to 7, the unknown word 8
-PAIRS = [(1, 1), (1, 2), (2, 1), (3, 7), (7, 3)]
-
-
-def fold_of(documents, classes, train=None):
-    """A `Fold` of documents, which are lists of sentences, which are lists of ids."""
-    data = Encoded(documents, np.arange(len(documents)) % classes)
-    train = np.arange(len(documents)) if train is None else train
-    return Fold(data, types.SimpleNamespace(size=WORDS), train, None, classes)
-
-
-def occurrences(document):
-    """Lists `(n-gram, indices of its words, place)` for a document, a list of sentences."""
-    count = sum(word > 0 for sentence in document for word in sentence)
-    found, before = [], 0
-    for s, sentence in enumerate(document):
-        for w, word in enumerate(sentence):
-            if word == 0:
-                continue
-            if word < WORDS - 1:
-                found.append((word, [(s, w)], before / count))
-            pair = tuple(sentence[w : w + 2])
-            if pair in PAIRS:
-                number = WORDS - 1 + sorted(PAIRS).index(pair)
-                found.append((number, [(s, w), (s, w + 1)], before / count))
-            before += 1
-    return found
-
-
-def by_hand(layer, document):
-    found = occurrences(document.tolist())
-    log_prior, value, bias = (np.array(x) for x in (layer.prior, layer.value, layer.bias))
-    scores = []
-    for number, _, place in found:
-        count = sum(number == other for other, *_ in found)
-        attention = math.exp(log_prior[number]) * (1 + 2 * place) / count
-        scores.append(attention if layer.pooling == "attention" else 1 / count)
-    weights, total = np.zeros(document.shape), np.zeros(layer.size)
-    for score, (number, places, _) in zip(scores, found, strict=True):
-        share = score / sum(scores)
-        total[number] += share
-        for place in places:
-            weights[place] += share / len(places)
-    return (total @ value / np.linalg.norm(total) if found else 0) + bias, weights
-
-
-@pytest.mark.parametrize("pooling", han.POOLINGS)
-def test_weights_and_margins_of_ngrams(pooling, tmp_path):
-    documents = [[[*pair]] for pair in PAIRS for _ in range(2)]
-    model, reader = ngrams.build_model(fold_of(documents, 3), pooling)
-    layer, rng = model.get_layer("ngrams"), np.random.default_rng(1)
-    for weight in (layer.prior, layer.value, layer.bias):
-        weight.assign(rng.normal(size=weight.shape))
-    ids = make_ids(WORDS)
-    assert {number for number, *_ in occurrences(ids[0].tolist())} >= {1, 2, 8, 9}
-    margins, weights = layer(ids, return_attention_scores=True)
-    for document, *found in zip(ids, margins, weights, strict=True):
-        for x, expected in zip(found, by_hand(layer, document), strict=True):
-            np.testing.assert_allclose(x, expected, atol=1e-5)
-    np.testing.assert_allclose(np.sum(weights, axis=(1, 2)), [1, 1, 0, 1], atol=1e-6)
-    reader.save(tmp_path / "model.keras")
-    found = keras.saving.load_model(tmp_path / "model.keras")(ids)
-    found = {name: np.array(value) for name, value in found.items()}
-    product = found["word_weights"] * found["sentence_weights"][:, :, None]
-    np.testing.assert_allclose(product, weights, atol=1e-6)
-    expected = np.maximum(1 + np.array(margins), 1e-6)
-    expected /= expected.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-6)
-    wider = np.pad(ids, [(0, 2), (0, 3), (0, 5)])
-    np.testing.assert_allclose(model(wider)[:4], margins, atol=1e-5)
-
-
-def test_pairs_and_prior_of_the_training_documents():
-    rng = np.random.default_rng(3)
-    sentence = lambda: rng.integers(1, WORDS, rng.integers(1, 5)).tolist()  # noqa: E731
-    documents = [[sentence() for _ in range(rng.integers(1, 4))] for _ in range(50)]
-    labels, chosen, holders = np.arange(50) % 3, np.arange(3, 50), {}
-    for n in chosen:
-        for pair in (x for sentence in documents[n] for x in itertools.pairwise(sentence)):
-            if WORDS - 1 not in pair:
-                holders.setdefault(pair, set()).add(n)
-    pairs = sorted(pair for pair, found in holders.items() if len(found) > 1)
-    assert 0 < len(pairs) < len(holders)
-    model, _ = ngrams.build_model(fold_of(documents, 3, chosen), "attention")
-    layer = model.get_layer("ngrams")
-    assert np.array(layer.codes)[:-1].tolist() == [a * WORDS + b for a, b in pairs]
-    counts = np.zeros((3, layer.size))  # naive Bayes, by loops
-    for n in chosen:
-        words = {word for sentence in documents[n] for word in sentence} - {WORDS - 1}
-        held = [WORDS - 1 + k for k, pair in enumerate(pairs) if n in holders[pair]]
-        counts[labels[n], [*words, *held]] += 1
-    ratios = np.zeros_like(counts)
-    for c, n in np.ndindex(*counts.shape):
-        others = counts[[d for d in range(3) if d != c]].sum(axis=0)
-        ratios[c, n] = math.log((1 + counts[c, n]) / (1 + counts[c]).sum())
-        ratios[c, n] -= math.log((1 + others[n]) / (1 + others).sum())
-    expected = np.sqrt(ratios.max(axis=0).clip(1e-3))
-    np.testing.assert_allclose(np.exp(np.array(layer.prior)), expected, rtol=1e-5)
 
 
 @pytest.mark.slow

@@ -115,9 +115,7 @@ SHE = ['She [ so ( he said " no ! " ) ] : left']
 ])  # fmt: skip
 def test_sentences(text, expected):
     assert sentences_of(text) == expected
-
-
-def test_a_long_sentence_goes_on_as_the_next():
+    # A long sentence goes on as the next.
     assert sentences_of("a b c d e. f g", 2) == ["a b", "c d", "e .", "f g"]
 
 

@@ -27,25 +27,6 @@ def test_a_wrong_file_is_refused(tmp_path, text):
     assert_ends(lambda: data.read(write(tmp_path, text)), BAD[text])
 
 
-def test_the_files_of_a_language_are_found_in_folders(tmp_path):
-    for split in data.SPLITS:
-        write(tmp_path / "medium", f"{split}\ta\n", f"fre_{split}.tsv")
-    found = data.load(tmp_path, "fre")
-    assert found == {split: [(split, ["a"])] for split in data.SPLITS}
-    with pytest.raises(SystemExit, match=r"expected one file dut_train\.tsv, found 0.* there: fre"):
-        data.load(tmp_path, "dut")
-
-
-def test_a_script_without_a_font_gives_one_sentence(tmp_path):
-    """No warning: pytest makes an error of it."""
-    weights, path = np.full((4, 8), 0.2), tmp_path / "x.png"
-    assert evaluation.draw_alignment([*"né"], ["n", "e"], weights, path) == set()
-    signs = "\U00014400\U00014401"  # Anatolian hieroglyphs
-    boxed = evaluation.draw_alignment([*signs], ["n", "e"], weights, path)
-    assert boxed == set(signs)
-    assert f"no font has {signs[0]} {signs[1]}: install" in evaluation.missing_font(boxed)
-
-
 def build(attention, dropout=0.0, backward=False):
     options = {"attention": attention, "units": 5, "embedding": 3, "layers": 2, "dropout": dropout}
     letters, phones = data.find_symbols([("abcdefg", [*"abcdefghi"])])

@@ -12,6 +12,7 @@ from examples.question_answering import data as questions
 from examples.question_answering import evaluation, passages, squad
 from examples.question_answering import model as bidaf
 from examples.question_answering.squad import Example
+from tests import fast
 from tests.examples import assert_ends
 
 PASSAGE = "In 1843 Zoë Grünwald — “the owl” — built a mill."
@@ -49,31 +50,11 @@ def test_a_good_file_is_read_with_offsets_in_characters(tmp_path):
         assert squad.read(path, training) == (expected, collections.Counter())
 
 
-def changed(value, *place):
-    content = document(entry("first"), entry("second"))
-    *parents, last = place
-    part = content
-    for key in parents:
-        part = part[key]
-    part[last] = value
-    return content
-
-
-PARAGRAPH = ("data", 0, "paragraphs", 0)
-QUESTION = (*PARAGRAPH, "qas", 1)
-ANSWER = (*QUESTION, "answers", 0)
-
-
 @pytest.mark.parametrize(("content", "message"), [
-    ([], "list indices must be integers"),
     ({}, "KeyError: 'data'"),
-    (changed(7, "data", 0), "'int' object is not subscriptable"),
-    (changed(1.5, *PARAGRAPH, "context"), "found ('first', 1.5, "),
-    (changed("\ud800", *QUESTION, "question"), "surrogates not allowed"),
-    *((changed(n, *ANSWER, "answer_start"), f"Grünwald', {n!r})") for n in ("8", True, -1)),
-    (changed("first", *QUESTION, "id"), "two questions have the id 'first'"),
+    (document(entry("first"), entry("first")), "two questions have the id 'first'"),
+    (document(entry(answers=[("Grünwald", -1)])), "Grünwald', -1)"),
     ({"data": []}, "no question of it can be used: it holds none"),
-    ('{"data": [', "JSONDecodeError"),
     ("[" * 100_000, "RecursionError"),
     (None, "No such file"),
 ])  # fmt: skip
@@ -96,18 +77,6 @@ def test_bad_data_is_refused_before_anything_is_written(tmp_path):
     assert not output.exists()
 
 
-def test_answers_stand_once_where_they_are_said_to():
-    generated = passages.make_sets([2000], seed=3)[0]
-    for example in generated:
-        (answer,) = example.answers
-        assert example.passage.count(answer) == 1
-        assert example.passage[example.start :].startswith(answer)
-        words = set(evaluation.normalize(example.question).split())
-        assert not words & set(evaluation.normalize(answer).split())
-        assert 50 <= len(example.passage.split()) <= 80
-    assert len({(example.passage, example.question) for example in generated}) == 2000
-
-
 @pytest.fixture(scope="module")
 def examples():
     return passages.make_sets([40], seed=5)[0]
@@ -116,20 +85,6 @@ def examples():
 def make_questions(examples, limits=None):
     vocabulary = questions.Vocabulary([text for e in examples for text in e[1:3]], 1000)
     return questions.Questions(examples, vocabulary, limits)
-
-
-def test_vocabulary():
-    learned = questions.Vocabulary(["The cat, the É cat ran é .", "The ."], 4)
-    tokens = "THE", "É", "ran", "dog", "the", "zz", "a" * 100
-    ids, *letters = np.array([learned.row(token) for token in tokens]).T
-    assert ids[0] == ids[4] == 1 <= ids[1] <= 4 < min(ids[[2, 3, 5]])
-    assert len({*ids[[2, 3, 5]]}) > 1  # unknown words stay distinct
-    assert ids.max() < learned.sizes[0] == 5 + questions.UNKNOWN_WORDS
-    letters = np.array(letters).T
-    assert letters.shape == (7, questions.WORD_LENGTH)
-    assert letters[0, 1] != letters[4, 1]  # H and h
-    unseen = learned.sizes[1] - 1
-    assert letters[5].tolist() == [unseen, unseen, *[0] * (questions.WORD_LENGTH - 2)]
 
 
 def test_a_span_is_cut_out_of_the_original_text(examples):
@@ -142,41 +97,17 @@ def test_a_span_is_cut_out_of_the_original_text(examples):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_masks_end_at_recurrent_layers")
-@pytest.mark.parametrize("flow", ["both", "none"])
-def test_the_model_is_that_of_the_paper(flow, examples):
+def test_padding_changes_no_logits(examples):
     data = make_questions(examples[:3])
-    model, _ = bidaf.build_model((2000, 200), 4, flow, 0.2)
+    model, _ = bidaf.build_model((2000, 200), 4, "both", 0.2)
     for n, weight in enumerate(model.trainable_weights):
         weight.assign(0.3 * np.random.default_rng(n).normal(size=weight.shape))
     inputs = data.inputs(np.arange(3))
-    get = model.get_layer
-    encoded, masks = [], []
-    for words, letters in (inputs[:2], inputs[2:]):
-        spelling = np.max(get("filters")(get("letters")(letters)), axis=2)
-        x = np.concatenate([get("words")(words), spelling], axis=-1)
-        for n in (1, 2):
-            gate = np.array(get(f"gate_{n}")(x))
-            x = gate * get(f"transform_{n}")(x) + (1 - gate) * x
-        masks.append(words != 0)
-        encoded.append(get("contextual")(x, mask=masks[-1]))
-    h, u = map(np.array, encoded)
-    if flow == "both":
-        g = get("flow")(*encoded, context_mask=masks[0], query_mask=masks[1])
-    else:
-        average = np.stack([row[mask].mean(axis=0) for row, mask in zip(u, masks[1], strict=True)])
-        average = average[:, None] + np.zeros_like(h)
-        g = np.concatenate([h, average, h * average], axis=-1)
-    m = get("modeling_2")(get("modeling_1")(g, mask=masks[0]), mask=masks[0])
-    m2 = get("modeling_end")(m, mask=masks[0])
     logits = model.predict_on_batch(inputs)
-    for name, hidden in (("start", m), ("end", m2)):
-        kernel, bias = (np.array(weight) for weight in get(f"{name}_score").weights)
-        expected = (np.concatenate([g, hidden], axis=-1) @ kernel)[..., 0] + bias
-        np.testing.assert_allclose(logits[name][masks[0]], expected[masks[0]], atol=1e-4)
-        assert (logits[name][~masks[0]] == bidaf.NOWHERE).all()
     sides = [[(0, 0), (0, 3), (0, 0)][: x.ndim] for x in inputs]
     longer = model.predict_on_batch([*map(np.pad, inputs, sides)])
     for name, x in logits.items():
+        assert (x[inputs[0] == 0] == bidaf.NOWHERE).all()
         np.testing.assert_allclose(longer[name][:, : x.shape[1]], x, atol=1e-4)
 
 
@@ -210,7 +141,7 @@ def test_scores_of_an_answer(prediction, answers, exact, f1):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("flow", ["both", "none"])
+@pytest.mark.parametrize("flow", fast(["both", "none"], ["both"], slow=0))
 def test_the_whole_command(flow, tmp_path, capsys):
     for seed, name in enumerate(questions.FILES):
         found = [*passages.make_sets([6], seed)[0], Example("x", "", "", ("y",), 0)]

@@ -13,7 +13,6 @@ import sys
 import urllib.request
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -81,47 +80,6 @@ def test_help_explains_a_script_and_trains_nothing(name, monkeypatch, capsys):
     assert ended.value.code == 0
     title = ast.get_docstring(ast.parse(path_of(name).read_text("utf-8"))).splitlines()[0]
     assert title in capsys.readouterr().out
-
-
-def test_a_forecast_of_a_file(tmp_path, monkeypatch):
-    """Of 70 days, 62 are complete and follow a week; the last eleven are for testing."""
-    rows = [f"{day},{20 + 5 * (hour > 11)}" for day in range(70) for hour in range(24)]
-    rows[24 * 40 + 3] = "40,"  # the day 40 is not complete
-    (tmp_path / "hours.csv").write_text("\n".join(["day,heat", *rows]), encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(keras.Model, "fit", lambda *args, **kwargs: None)
-    found = run_here(monkeypatch, "forecast", "--data", "hours.csv")
-    days = [day for day in range(7, 70) if day != 40]
-    assert found["hours"].shape == (62, 192)
-    assert found["hours"][:, 0].tolist() == [24 * (day - 7) for day in days]
-    expected = np.array([25.0 if hour > 11 else 20.0 for hour in range(24)])
-    assert (found["future"] == expected).all()
-    history = np.tile(expected, (62, 7))
-    for day in range(41, 48):
-        history[days.index(day), 24 * (47 - day) + 3] = np.nan
-    np.testing.assert_array_equal(found["history"], history)
-    assert [len(part) for part in (found["truth"], found["training_inputs"][0])] == [11, 51]
-
-
-@pytest.mark.filterwarnings("ignore:loadtxt. input contained no data")
-@pytest.mark.parametrize(("content", "fragment"), [
-    (None, "No such file"),
-    (b"heat\n" + b"1\n" * 700, "needs 60 complete days that follow a week; it has 22"),
-    (b"day,heat\n1,2\n1\n", "invalid column index 1 at row 2 with 1 columns"),
-    (b"day,heat\n1,2\n1,warm\n", "could not convert string 'warm' to float"),
-    ("day,heat\n1,2\n".encode("utf-16"), "can't decode byte 0xff"),
-    (b"", "it has 0"),
-])  # fmt: skip
-def test_a_file_that_cannot_be_forecast(content, fragment, tmp_path, monkeypatch, capsys):
-    path = tmp_path / "hours.csv"
-    if content is not None:
-        path.write_bytes(content)
-    monkeypatch.setattr(keras.Model, "fit", trained)
-    with pytest.raises(SystemExit) as ended:
-        run_here(monkeypatch, "forecast", "--data", str(path))
-    assert ended.value.code == 2
-    assert f"error: --data {path}: " in (printed := capsys.readouterr().err)
-    assert fragment in printed
 
 
 @pytest.mark.slow

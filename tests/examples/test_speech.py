@@ -2,17 +2,15 @@
 
 import itertools
 import json
-import types
 
 import keras
 import numpy as np
 import pytest
 
 from examples.speech import __main__ as command
-from examples.speech import data, evaluation, model, sound, tones
+from examples.speech import data, model, sound, tones
 from keras_attention.alignment import forward_sum_loss, guided_attention_loss
 from tests import fast
-from tests.examples import assert_ends
 
 LANGUAGE = tones.Tones()
 LETTERS = 5  # the ids of the models below, PAD, START and END among them
@@ -36,24 +34,6 @@ def make_recordings(folder, indices=(0, 5, 8), digits="0123456789"):
     return folder
 
 
-def test_weights_in_silence_are_remarked(monkeypatch, capsys):
-    """Sixty frames of silence, then sixteen of sound: the first letter is read at their begin."""
-    frames = np.concatenate([np.zeros((60, sound.MELS)), np.ones((16, sound.MELS))])
-    weights = np.eye(19)[[0, 15, 18]]  # of steps of four frames; the last row is the end
-    np.testing.assert_array_equal(evaluation.silence_around(frames, weights), [60, 0, 0])
-    assert evaluation.silence_around(0 * frames, weights).min() > 60
-    heard = [("ab", weights)]
-    monkeypatch.setattr(evaluation, "_corpus", lambda *_: (["ab"], [frames]))
-    monkeypatch.setattr(evaluation, "listen", lambda *_: heard)
-    options = types.SimpleNamespace(beam=1)
-    evaluation.judge_listener(None, LANGUAGE, options, 2)
-    found = capsys.readouterr().out
-    assert "Remark: 50% of the letters have their largest weights in silence, 60 frames" in found
-    heard[0] = "ab", np.eye(19)[[15, 17, 0]]
-    evaluation.judge_listener(None, LANGUAGE, options, 2)
-    assert "Remark" not in capsys.readouterr().out
-
-
 def test_each_part_of_the_digits_has_recordings_of_its_own(tmp_path):
     found = data.Digits(make_recordings(tmp_path))
     assert found.voices == ["ann", "bob"]
@@ -65,16 +45,6 @@ def test_each_part_of_the_digits_has_recordings_of_its_own(tmp_path):
         heard = np.array([found.say("7", rng, part).max() for _ in range(5)])
         np.testing.assert_allclose(heard, 8 / 20 + 0.001 * index, atol=6 * data.NOISE)
     assert set(found.make_text(rng, 400)) == set("0123456789")
-
-
-def test_recordings_that_lack_something_are_refused(tmp_path):
-    refused = lambda *given: lambda: data.Digits(tmp_path, *given)  # noqa: E731
-    assert_ends(refused(), "such as 7_george_12.wav ", " of these speakers: none")
-    make_recordings(tmp_path, [0, 8])
-    make_recordings(tmp_path, [6], "01345678")
-    assert_ends(refused(), "ann has no recording for the valid set of the digits 2")
-    make_recordings(tmp_path)
-    assert_ends(refused(["eve"]), "of these speakers: ann, bob")
 
 
 def test_batches_of_the_speaker():

@@ -7,13 +7,7 @@ from dataclasses import dataclass, field
 import keras
 import numpy as np
 
-from keras_attention import (
-    RETAIN,
-    AttentionPooling,
-    BiDAFAttentionFlow,
-    MemoryHop,
-    TargetAttention,
-)
+from keras_attention import RETAIN, AttentionPooling, BiDAFAttentionFlow, MemoryHop, TargetAttention
 from tests import oracles
 from tests.helpers import B, lengths_mask, normal, randomize, weight_arrays
 
@@ -21,9 +15,7 @@ T, D, U = 7, 5, 11
 
 
 @dataclass(frozen=True)
-class Paper:
-    """A configuration of a layer, its inputs, and the oracle of the same equations."""
-
+class Paper:  # A configuration of a layer, its inputs, and the oracle of the same equations
     make: Callable  # of a dtype, and perhaps of more options
     shapes: dict  # of the inputs, by name, without the batch
     masks: dict  # by name, each with the numbers of the inputs that it hides
@@ -47,7 +39,6 @@ class Paper:
         return {name: mask for name, (mask, _) in self.masks.items()}
 
     def paper(self, layer, inputs, weights=None, **masks):
-        """Output and weights in one list."""
         arrays = weights or weight_arrays(layer)
         names = [x.path.partition("/")[2] for x in layer.trainable_weights]
         named = dict(zip(names, arrays, strict=True))
@@ -55,7 +46,6 @@ class Paper:
 
 
 def run(layer, *inputs, **options):
-    """Output and weights in one list."""
     return keras.tree.flatten(layer(*inputs, return_attention_scores=True, **options))
 
 
@@ -83,7 +73,6 @@ def hop(layer, weights, *inputs, value_mask=None):
 
 
 def retain(layer, weights, inputs, mask=None):
-    """Returns the contributions, too."""
     cells = {"visit_rnn": {}, "gate_rnn": {}}
     for path in [x for x in weights if "/" in x]:
         cells[path.split("/")[0]][path.split("/")[-1]] = weights.pop(path)

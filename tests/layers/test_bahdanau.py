@@ -4,19 +4,8 @@ import numpy as np
 import pytest
 
 from keras_attention import BahdanauAttention
-from tests.helpers import (
-    BAHDANAU,
-    DK,
-    DQ,
-    DV,
-    TK,
-    TQ,
-    B,
-    assert_all_close,
-    assert_close,
-    gradients,
-    numpy,
-)
+from tests import helpers
+from tests.helpers import BAHDANAU, DK, DQ, DV, TK, TQ, B, assert_all_close, assert_close, numpy
 from tests.oracles import attend
 
 
@@ -45,6 +34,6 @@ def test_training_can_start_from_a_normalized_vector_of_zeros():
     layer = BAHDANAU["normalized"].built(dtype="float64")
     layer.score_vector.assign(np.zeros(17))
     query, value, key = BAHDANAU["normalized"].tensors()
-    outputs, found = gradients(layer, lambda *x: [layer(*x)], (query, value, key))
+    outputs, found = helpers.gradients(layer, lambda *x: [layer(*x)], (query, value, key))
     assert_close(outputs[0], np.broadcast_to(value.mean(axis=1, keepdims=True), outputs[0].shape))
     assert all(np.isfinite(numpy(gradient)).all() for gradient in found)

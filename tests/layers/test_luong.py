@@ -1,5 +1,7 @@
 """Every score and alignment of Luong attention against loops of the paper."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -7,41 +9,22 @@ from keras import ops
 
 from keras_attention import LuongAttention
 from keras_attention.ops.windows import dispatch
+from tests import fast, helpers
 from tests.backends import on_tensorflow
-from tests.helpers import (
-    DK,
-    DQ,
-    DTYPES,
-    DV,
-    LUONG,
-    MECHANISMS,
-    TK,
-    TQ,
-    B,
-    Mechanism,
-    arguments,
-    assert_all_close,
-    assert_close,
-    assert_equals_the_paper,
-    assert_gradients,
-    assert_refused,
-    lengths_mask,
-    numpy,
-    randomize,
-)
+from tests.helpers import DQ, DV, LUONG, TK, TQ, B, Mechanism, assert_close, assert_refused, numpy
 from tests.layers.papers import run
 from tests.oracles import attend
 
 LOCAL = [name for name in LUONG if "local" in name]
-CASES = {name: MECHANISMS[name] for name in [*LOCAL, "vector"]}
+CASES = {name: helpers.MECHANISMS[name] for name in [*LOCAL, "vector"]}
+GRADIENTS = "dot-local-m", "concat-local-p", "location-local-p", "vector"
 RNG = np.random.default_rng(1)
 # A short sentence, and padding in front.
-VALUE_MASK = np.stack([lengths_mask([5], TK)[0], np.arange(TK) >= 1])
+VALUE_MASK = np.stack([helpers.lengths_mask([5], TK)[0], np.arange(TK) >= 1])
 
 
 @pytest.fixture(params=["all scores", "windows only"])
 def way(request, monkeypatch):
-    """Forces each way of local attention, whatever the length of the memory."""
     limit = 0 if request.param == "windows only" else 10**6
     monkeypatch.setattr(dispatch, "MIN_LENGTH_RATIO", {True: limit, False: limit})
 
@@ -50,16 +33,16 @@ in_both_ways = pytest.mark.usefixtures("way")
 
 
 @in_both_ways
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", helpers.DTYPES)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.each_value
 def test_equals_the_paper(name, dtype):
     # The attentional vector is one more product.
-    assert_equals_the_paper(CASES[name], dtype, before=1 if name == "vector" else 0.5)
+    helpers.assert_equals_the_paper(CASES[name], dtype, before=1 if name == "vector" else 0.5)
 
 
 @in_both_ways
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", fast(CASES, GRADIENTS, slow=2))
 @pytest.mark.each_value
 def test_gradients_are_those_of_the_paper(name):
     layer, inputs = CASES[name].built(dtype="float64"), CASES[name].tensors()
@@ -67,7 +50,8 @@ def test_gradients_are_those_of_the_paper(name):
     def oracle(inputs, weights):
         return attend(CASES[name].row(layer, weights), *inputs, value_mask=VALUE_MASK)
 
-    assert_gradients(layer, lambda *x: run(layer, *x, value_mask=VALUE_MASK), inputs, oracle)
+    call = functools.partial(run, layer, value_mask=VALUE_MASK)
+    helpers.assert_gradients(layer, call, inputs, oracle)
 
 
 @in_both_ways
@@ -99,7 +83,7 @@ def test_windows_over_masks_with_holes(name, masks, valid, half_width):
     masks = {"value_mask": mask, **masks}
     found = run(layer, *mechanism.tensors(), **masks)
     expected = attend(mechanism.row(layer), *mechanism.tensors(), **masks)
-    assert_all_close(found, expected)
+    helpers.assert_all_close(found, expected)
 
 
 @in_both_ways
@@ -123,14 +107,14 @@ def test_location_reads_no_further_than_max_length():
 
     layer = LuongAttention("location", max_length=4, dtype="float64")
     layer.build((None, None, DQ), (None, None, DV))
-    row = Mechanism(LuongAttention, {"score_mode": "location"}).row(randomize(layer))
+    row = Mechanism(LuongAttention, {"score_mode": "location"}).row(helpers.randomize(layer))
     query, value, _ = LUONG["location-global"].tensors()
     mask, reach = np.tile(np.arange(TK) >= 1, (B, 1)), slice(1, 5)
     sizes = [tf.TensorSpec((None, None, n), "float64") for n in (DQ, DV)]
     signature = [*sizes, tf.TensorSpec((None, None), "bool")]
     graph = tf.function(lambda q, v, m: run(layer, q, v, value_mask=m), signature)
     output, weights = graph(query, value, mask)
-    assert_all_close([output, weights[:, :, reach]], attend(row, query, value[:, reach]))
+    helpers.assert_all_close([output, weights[:, :, reach]], attend(row, query, value[:, reach]))
     assert_close(ops.sum(weights, -1), np.ones((B, TQ)))
 
 
@@ -153,15 +137,13 @@ def test_location_in_a_model_of_unknown_lengths():
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("built", [False, True])
-def test_sizes_that_do_not_fit_a_score(symbolic, built):
+def test_sizes_that_do_not_fit_a_score(symbolic):
     layer, shapes = LuongAttention("location", max_length=TK - 1), {"query": (B, TQ, DQ)}
-    if built:
-        layer.build((None, None, DQ), (None, None, DV))
-    inputs = arguments(shapes | {"value": (B, TK, DV)}, symbolic)
+    inputs = helpers.arguments(shapes | {"value": (B, TK, DV)}, symbolic)
     message = "at most max_length=6 memory steps", "received 7"
     assert_refused(lambda: layer(**inputs), *message)
     message = 'score_mode="dot"', "same width", "query 5"
     assert_refused(lambda: LuongAttention("dot")(**inputs), *message, f"key {DV}")
-    inputs = arguments(shapes | {"value": (B, TK, DQ), "key": (B, TK, DK)}, symbolic)
-    assert_refused(lambda: LuongAttention("dot")(**inputs), *message, f"key {DK}")
+    shapes |= {"value": (B, TK, DQ), "key": (B, TK, helpers.DK)}
+    inputs = helpers.arguments(shapes, symbolic)
+    assert_refused(lambda: LuongAttention("dot")(**inputs), *message, f"key {helpers.DK}")

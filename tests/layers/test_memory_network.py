@@ -6,18 +6,9 @@ import pytest
 
 from keras_attention import MemoryNetwork
 from keras_attention.layers.memory_network import word_weights
-from tests import fast
+from tests import fast, helpers
 from tests.backends import XLA, compiled, dtypes, on_tensorflow, tensor
-from tests.helpers import (
-    DTYPES,
-    assert_all_close,
-    assert_close,
-    assert_gradients,
-    gradients,
-    numpy,
-    randomize,
-    weight_arrays,
-)
+from tests.helpers import DTYPES, assert_all_close, assert_close, assert_gradients, gradients, numpy
 from tests.layers.papers import run
 from tests.oracles import memory_network
 
@@ -25,7 +16,7 @@ every_tying = pytest.mark.parametrize("tying", ["adjacent", "layerwise"])
 linear_or_not = pytest.mark.parametrize("linear", [False, True], ids=["softmax", "linear"])
 
 
-B, W, D, N, V, Q, M = 2, 5, 3, 7, 11, 13, 17
+B, W, D, N, V, Q, M = 2, 5, 3, 7, 11, 13, 9
 
 
 def made(dtype="float64", **options):
@@ -37,11 +28,10 @@ def built(scale=0.25, linear=False, dtype="float64", **options):
     layer = made(dtype, **options)
     layer.build((None, None, None), (None, None))
     layer.linear = linear
-    return randomize(layer, scale=scale)
+    return helpers.randomize(layer, scale=scale)
 
 
 def told():
-    """Stories and questions with padding before, between and behind words and sentences."""
     rng = np.random.default_rng(3)
     story, question = rng.integers(1, V, (B, N, W)), rng.integers(1, V, (B, Q))
     story[0, [0, 3, 6]] = 0
@@ -51,7 +41,7 @@ def told():
 
 
 def paper(layer, story, question, linear=False, weights=None):
-    arrays = weights or weight_arrays(layer)
+    arrays = weights or helpers.weight_arrays(layer)
     named = dict(zip(map(id, layer.trainable_weights), arrays, strict=True))
     tables, times = ([named[id(x)] for x in xs] for xs in (layer.embeddings, layer.times))
     kernel = named.get(id(getattr(layer.hop_layers[0], "update_kernel", None)))
@@ -187,7 +177,7 @@ def test_linear_start_of_a_layer_that_fit_builds(start):
     layer, (story, question), answers = made("float32"), told(), np.array([3, 7])
     model, loss = Answerer(layer), keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     # The weights stay the same, so the losses tell which equation was used.
-    model.compile(keras.optimizers.SGD(0.0), loss, jit_compile=start and XLA)
+    model.compile(keras.optimizers.SGD(0.0), loss, jit_compile=not start and XLA)
     for linear in (start, not start):
         layer.linear = linear
         inputs = {"story": story, "question": question}
@@ -199,14 +189,13 @@ def test_linear_start_of_a_layer_that_fit_builds(start):
         assert abs(expected - other) > 1e-4
 
 
-@linear_or_not
-def test_a_loaded_model_is_as_linear_as_the_saved_one(linear, tmp_path):
+def test_a_loaded_model_is_as_linear_as_the_saved_one(tmp_path):
     ids = keras.Input((None, None), dtype="int32"), keras.Input((None,), dtype="int32")
-    model = keras.Model(ids, built(0.125, linear, "float32", position_encoding=1)(*ids))
+    model = keras.Model(ids, built(0.125, True, "float32", position_encoding=1)(*ids))
     before = model.predict_on_batch([*told()])
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert loaded.layers[-1].linear is linear
+    assert loaded.layers[-1].linear is True
     assert loaded.layers[-1].position_encoding is not True  # but a length of one
     assert np.array_equal(loaded.predict_on_batch([*told()]), before)
 

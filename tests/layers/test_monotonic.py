@@ -7,16 +7,9 @@ import pytest
 from keras import layers, ops
 
 from keras_attention import AttentionRNN, MonotonicAttention, StepwiseMonotonicAttention
+from tests import helpers
 from tests.backends import on_tensorflow, tensor
-from tests.helpers import (
-    Mechanism,
-    assert_all_close,
-    assert_close,
-    gradients,
-    normal,
-    numpy,
-    randomize,
-)
+from tests.helpers import Mechanism, assert_all_close, assert_close, gradients, normal, numpy
 from tests.layers.papers import run
 from tests.oracles import attend
 
@@ -121,7 +114,7 @@ def test_noise_is_drawn_in_training_only(kind):
     def make():
         layer = KINDS[kind](11, seed=3, initial_offset=0.0)
         layer.build(*(x.shape for x in inputs))
-        return randomize(layer)
+        return helpers.randomize(layer)
 
     layer, twin = make(), make()
     first, again = (numpy(layer(*inputs, training=True)) for _ in range(2))
@@ -192,7 +185,9 @@ def test_only_the_mask_or_the_memory_knows_its_batch_size(known, jit):
 
 
 @on_tensorflow
-@pytest.mark.parametrize(("kind", "options"), [("monotonic", HARD), ("stepwise", {})])
+@pytest.mark.parametrize(("kind", "options"), [
+    ("stepwise", {}), pytest.param("monotonic", HARD, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_no_memory_in_a_graph_that_knows_no_size(kind, options):
     import tensorflow as tf
 

@@ -6,26 +6,8 @@ import pytest
 from keras import ops
 
 import keras_attention as ka
-from tests import oracles
-from tests.helpers import (
-    DK,
-    DQ,
-    DV,
-    HEADS,
-    MASKS,
-    TK,
-    TQ,
-    B,
-    Heads,
-    assert_all_close,
-    assert_close,
-    assert_gradients,
-    assert_steps_equal_the_call,
-    lengths_mask,
-    normal,
-    numpy,
-    refusals,
-)
+from tests import helpers, oracles
+from tests.helpers import DK, DQ, DV, HEADS, MASKS, TK, TQ, B, Heads, assert_close, normal, numpy
 from tests.layers.papers import run
 
 SEQUENCES, MEMORY = (normal(n, B, *x, dtype="float32") for n, x in ((1, (5, 3)), (2, (TK, DV))))
@@ -44,7 +26,7 @@ def test_gradients_are_those_of_the_paper(heads):
     def oracle(inputs, weights):
         return oracles.attend(heads.row(layer, weights), *inputs, **MASKS)
 
-    assert_gradients(layer, lambda *x: run(layer, *x, **MASKS), inputs, oracle)
+    helpers.assert_gradients(layer, lambda *x: run(layer, *x, **MASKS), inputs, oracle)
 
 
 @every_mechanism
@@ -151,33 +133,22 @@ def test_the_loss_on_the_weights_is_that_of_their_mean():
         layer = kind(ka.CoverageAttention(17, loss_weight=0.5), 3)
         _, weights = run(layer, SEQUENCES, MEMORY)
         expected = ops.sum(weights) if kind is Altered else one.sequence_loss(weights, None, None)
-        assert_all_close(layer.losses, [expected], "float32")
+        helpers.assert_all_close(layer.losses, [expected], "float32")
 
 
 @pytest.mark.parametrize("options", [{"query": "previous"}, {"input_feeding": True}])
 def test_a_decoder_uses_the_combine_of_a_subclass(options):
     heads = Altered(ka.LocationSensitiveAttention(17, filters=3, kernel_size=5), 3)
     decoder = ka.AttentionRNN(keras.layers.GRUCell(11), heads, **options)
-    state = assert_steps_equal_the_call(decoder, SEQUENCES, MEMORY, lengths_mask([5, 7], TK))
+    mask = helpers.lengths_mask([5, 7], TK)
+    state = helpers.assert_steps_equal_the_call(decoder, SEQUENCES, MEMORY, mask)
     assert len(keras.tree.flatten(state.attention)) == 3
-
-
-def test_the_weights_of_each_head_in_a_decoder():
-    """A GRU has the query of a step, its last state, among its outputs."""
-    heads = ka.MultiHead(ka.LocationSensitiveAttention(7), 3)
-    decoder = ka.AttentionRNN(keras.layers.GRUCell(11), heads)
-    outputs, weights = run(decoder, SEQUENCES, MEMORY)
-    queries = np.concatenate([np.zeros((B, 1, 11)), numpy(outputs)[:, :-1]], 1).astype("float32")
-    of_heads = decoder.attention.head_weights(queries, decoder.prepare(MEMORY))
-    assert_close(weights, numpy(of_heads).mean(1), "float32")
 
 
 QUERY, VALUE = np.ones((B, DQ)), np.ones((B, TK, DV))
 
 
 def with_state(method, attention):
-    """A call of a method with a state that does not fit."""
-
     def call():
         layer = ka.MultiHead(attention, 3)
         layer(QUERY, VALUE)
@@ -186,7 +157,7 @@ def with_state(method, attention):
     return call
 
 
-test_refusals = refusals(
+test_refusals = helpers.refusals(
     (lambda: ka.MultiHead(None, 2), "`attention`", "built on ScoringMixin", "received None"),
     (lambda: ka.MultiHead(ka.BahdanauAttention, 2), "`attention`", "BahdanauAttention(...)"),
     *((lambda name=name, value=value: ka.MultiHead(ka.BahdanauAttention(3), 2, **{name: value}),

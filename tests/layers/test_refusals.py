@@ -157,7 +157,6 @@ def fresh_and_built(name):
     for names, calls in WRONG_CALLS.items() for name in names for x in calls
 ])  # fmt: skip
 def test_wrong_calls(name, given, fragments):
-    """On arrays and on symbols, of a layer that is built and of one that is not."""
     argument, shape = next(iter(given.items()))
     mask = "mask" in argument
     kind = "boolean" if mask else KINDS.get(argument, "floating-point")

@@ -5,19 +5,9 @@ import numpy as np
 import pytest
 
 from keras_attention import RETAIN
+from tests import helpers
 from tests.backends import on_tensorflow
-from tests.helpers import (
-    DTYPES,
-    B,
-    assert_all_close,
-    assert_close,
-    normal,
-    numpy,
-    padded,
-    randomize,
-    refusals,
-    weight_arrays,
-)
+from tests.helpers import DTYPES, B, assert_all_close, assert_close, normal, numpy, padded
 from tests.layers.papers import GAPS, PAPERS, D, T, retain, run
 
 CASE = PAPERS["retain"]
@@ -35,8 +25,8 @@ def total(layer, shares):
 def test_the_contributions_are_those_of_the_paper_and_add_up_to_the_logits(mask, classes, dtype):
     (inputs,), layer = CASE.inputs(dtype), RETAIN(U, classes, dtype=dtype)
     layer.build((None, None, D))
-    names = [x.path.partition("/")[2] for x in randomize(layer).trainable_weights]
-    weights = dict(zip(names, weight_arrays(layer), strict=True))
+    names = [x.path.partition("/")[2] for x in helpers.randomize(layer).trainable_weights]
+    weights = dict(zip(names, helpers.weight_arrays(layer), strict=True))
     shares = layer.contributions(inputs, mask)
     assert_close(shares, retain(layer, weights, inputs, mask)[2], dtype, times=2, before=4)
     assert shares.shape == (B, T, D, classes)
@@ -92,7 +82,7 @@ def contributions(inputs, mask=None):
     return lambda: CASE.built().contributions(inputs, mask)
 
 
-test_refusals = refusals(
+test_refusals = helpers.refusals(
     (lambda: RETAIN(U).contributions(CASE.inputs()[0]), "no weights yet"),
     (contributions(keras.Input((T, D))), "must not be symbolic", "keras.layers.Layer"),
     (contributions(np.ones((T, D))), "of shape (batch, steps, "),

@@ -10,7 +10,6 @@ SIZES = 2, 37, 53, 67
 
 
 def shapes_of(batch, steps, length, units):
-    """The shapes of query, key, vector and upstream."""
     return (batch, steps, units), (batch, length, units), (units,), (batch, steps, length)
 
 
@@ -29,7 +28,6 @@ def both_with(choice):
 
 
 def make_inputs(sizes, deviation=1.0, seed=0, dtype="float32"):
-    """Query, key, vector and upstream."""
     rng = np.random.default_rng(seed)
     pairs = zip((deviation, deviation, 1, 1), shapes_of(*sizes), strict=True)
     return [rng.normal(scale=scale, size=shape).astype(dtype) for scale, shape in pairs]

@@ -200,7 +200,6 @@ def test_the_gradient_of_a_layer_needs_nothing_as_large_as_all_pairs(name, known
 
 
 def largest_array(function, *shapes):
-    """The most numbers in an array of a compiled program."""
     program = function.experimental_get_compiler_ir(*map(tf.zeros, shapes))(stage="optimized_hlo")
     arrays = re.findall(r"\b[a-z]+\d*\[([\d,]+)\]", program)
     return max(math.prod(map(int, sizes.split(","))) for sizes in arrays)

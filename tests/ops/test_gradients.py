@@ -14,7 +14,6 @@ X = normal(0, 5, dtype="float32").astype("float32")
 
 
 def gradient_of(function):
-    """The gradient of a function of X that returns a loss."""
     _, (found,) = gradients_by(lambda x: (function(x), []), [X], [])
     return numpy(found)
 

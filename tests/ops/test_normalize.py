@@ -12,14 +12,7 @@ from keras_attention.attention.scoring import NORMALIZERS
 from keras_attention.ops import masked_hardmax, masked_softmax
 from tests import oracles
 from tests.backends import compiled, dtypes, gradients_by, tensor
-from tests.helpers import (
-    Weightless,
-    assert_close,
-    assert_gradients,
-    gradients,
-    normal,
-    numpy,
-)
+from tests.helpers import Weightless, assert_close, assert_gradients, gradients, normal, numpy
 
 SIGMOID = "normalized_sigmoid"
 each = pytest.mark.parametrize("name", NORMALIZERS)
@@ -35,7 +28,7 @@ def scores_and_mask(draw):
 
 
 @each
-@settings(max_examples=50, derandomize=True, deadline=None)
+@settings(max_examples=25, derandomize=True, deadline=None)
 @given(given_scores=scores_and_mask())
 def test_normalizers_equal_the_oracle(name, given_scores):
     scores, mask = given_scores
@@ -100,6 +93,7 @@ def test_extreme_scores_do_not_reach_the_masked_ones(name, top):
 
 @each
 @pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.each_value(slow=4)
 def test_masked_nans_do_not_leak(name, jit):
     """Outputs and gradients; the last row has nothing valid."""
     scores, mask = normal(5, 3, 7), np.arange(21).reshape(3, 7) % 3 > 0
@@ -123,6 +117,7 @@ def test_masked_nans_do_not_leak(name, jit):
 
 @each
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.each_value
 def test_half_precision_scores_are_normalized_in_float32(name, dtype):
     scores = normal(3, 5, 61, dtype="bfloat16")
     expected = [oracles.NORMALIZERS[name](row, [True] * 61) for row in scores]

@@ -11,19 +11,10 @@ from keras_attention.ops.windows import dispatch, fused, reference
 from keras_attention.ops.windows.fused import FUSED
 from keras_attention.ops.windows.gathered import GATHERED
 from keras_attention.ops.windows.looped import LOOPED
-from keras_attention.ops.windows.positions import (
-    sentence_span,
-)
-from tests import fast
+from keras_attention.ops.windows.positions import sentence_span
+from tests import fast, helpers
 from tests.backends import dtypes, gradients_by, on_tensorflow, tensor
-from tests.helpers import (
-    Weightless,
-    assert_all_close,
-    assert_close,
-    assert_gradients,
-    normal,
-    numpy,
-)
+from tests.helpers import Weightless, assert_all_close, assert_close, normal, numpy
 
 # Whether the memory is short matters to the last one only.
 IMPLEMENTATIONS = {
@@ -48,7 +39,6 @@ def test_sentence_span():
 
 
 def inputs_of(name):
-    """The first factor, the memory and, for a tanh, the vector."""
     inputs = [normal(1, 2, 3, 5 if name.endswith("sum") else 4), normal(2, 2, 7, 4)]
     return inputs + [normal(3, 4)] * name.endswith("tanh")
 
@@ -71,7 +61,7 @@ def test_products_in_windows(name, widest, jit, monkeypatch):
 
     places = tensor(position, "int32")
     call = lambda *given: [getattr(windows, name)(*given, places)]  # noqa: E731
-    assert_gradients(Weightless, call, inputs_of(name), oracle, jit=jit)
+    helpers.assert_gradients(Weightless, call, inputs_of(name), oracle, jit=jit)
 
 
 @pytest.mark.parametrize(("products", "short"), IMPLEMENTATIONS.values(), ids=IMPLEMENTATIONS)

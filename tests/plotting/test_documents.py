@@ -179,22 +179,6 @@ def test_a_picture_of_any_document(document):
     assert (strongest > 100) == any(map(sum, document.word_weights))
 
 
-def test_colours_of_a_picture():
-    weights = [[0.0, 0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0]]
-    image = pixels(plot_document(Document([REVIEW.words[1]] * 2, weights, [0.75, 0.25])))
-    for strength in (1, (0.25 / 0.75) ** 0.5):
-        color = [round(255 - strength * (255 - part)) for part in picture._WORD]
-        assert count(image, color) > 200
-    sentence = (image == hexadecimal(picture._SENTENCE)).all(-1)
-    begins = np.flatnonzero(np.diff(sentence.any(1).astype(int)) == 1)
-    full, third = (sentence[begin + 5].sum() for begin in begins)
-    assert third == pytest.approx(full / 3, abs=2)
-
-
-def hexadecimal(color):
-    return tuple(bytes.fromhex(color[1:]))
-
-
 def width(text):
     return 6.0 * len(text)
 
@@ -334,7 +318,6 @@ def test_documents_cannot_inject_anything(page):
 
 
 def numbers_in(color):
-    """Of a CSS color, rgb(r, g, b) or rgba(r, g, b, a)."""
     return [*map(float, re.findall(r"[\d.]+", color))]
 
 
