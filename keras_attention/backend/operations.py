@@ -9,7 +9,7 @@ from typing import Any
 
 import keras
 
-UNARY = "cumsum", "floor", "mean", "tanh"
+UNARY = "cos", "cumsum", "floor", "mean", "sin", "tanh"
 
 
 def exact_operations(library: types.ModuleType, names: str) -> types.SimpleNamespace:
