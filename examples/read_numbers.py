@@ -10,7 +10,6 @@ command tests strips of 12 digits too, and draws what the decoder looked at.
 Paper: Xu et al., 2015, https://arxiv.org/abs/1502.03044. Needs scikit-learn and matplotlib.
 """
 
-import argparse
 import pathlib
 import time
 
@@ -20,13 +19,8 @@ from keras import layers
 
 from examples.common import arguments as types
 from examples.common.records import add_record, write_record
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    CoverageAttention,
-    LocationSensitiveAttention,
-    Seq2Seq,
-)
+from keras_attention import AttentionRNN, Seq2Seq
+from keras_attention import layers as attentions
 from keras_attention.plotting import plot_attention_image
 from keras_attention.seq2seq import ImageEncoder
 
@@ -34,9 +28,9 @@ START, END, FIRST = 1, 2, 3  # tokens; FIRST is the digit 0
 HEIGHT, CELL, LEAST, MOST = 12, 4, 3, 8  # pixels of a strip and of a cell, digits
 UNITS, BATCH_SIZE, LEARNING_RATE = 96, 64, 2e-3
 ATTENTIONS = {
-    "content": lambda: BahdanauAttention(UNITS),
-    "location": lambda: LocationSensitiveAttention(UNITS, 16, 7),
-    "coverage": lambda: CoverageAttention(UNITS),
+    "content": lambda: attentions.BahdanauAttention(UNITS),
+    "location": lambda: attentions.LocationSensitiveAttention(UNITS, 16, 7),
+    "coverage": lambda: attentions.CoverageAttention(UNITS),
 }
 
 
@@ -57,7 +51,7 @@ def make_strips(count, digits, rng, least=LEAST, most=MOST):
         gaps = rng.dirichlet(np.ones(len(chosen) + 1))
         gaps *= rng.uniform(0.3, 1) * (strip.shape[1] - 2 - 8 * len(chosen))
         left[: len(chosen)] = np.floor(np.cumsum(gaps[:-1])) + 8 * np.arange(len(chosen))
-        for x, digit in zip(left.astype(int), chosen, strict=False):
+        for x, digit in zip(left[: len(chosen)].astype(int), chosen, strict=True):
             y = rng.integers(HEIGHT - 7)
             part = strip[y : y + 8, x : x + 10]
             np.maximum(part, slanted(digits[0][digit], rng), out=part)
@@ -98,15 +92,8 @@ def read(model, strips, longest):
     return [row[row >= FIRST] - FIRST for row in result.tokens], result.weights
 
 
-def centres(weights):
-    """The centre of each row of weights, in pixels."""
-    cells = CELL * (np.arange(weights.shape[-1]) + 0.5) - 0.5
-    return weights @ cells
-
-
 def parse(argv):
-    kind = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=kind)
+    parser = types.make_parser("read_numbers", __doc__)
     add = parser.add_argument
     add("--attention", choices=[*ATTENTIONS, "ctc"], default="location")
     add("--strips", type=types.count, default=16_000, help="for training")
@@ -153,17 +140,16 @@ def main(argv=None):
         figures[f"{name}, strips right, %"] = round(100 * right.mean(), 1)
         if weights is None:
             continue
-        away = np.abs(centres(weights)[:, : middles.shape[1]] - middles)[right]
+        cells = CELL * (np.arange(weights.shape[-1]) + 0.5) - 0.5
+        away = np.abs((weights @ cells)[:, : middles.shape[1]] - middles)[right]
         inside = (away[np.isfinite(away)] <= 4).mean() if right.any() else 0.0
         figures[f"{name}, centre of the weights inside the digit, %"] = round(100 * inside, 1)
         options.output.mkdir(parents=True, exist_ok=True)
         for kind, chosen in {"right": right, "wrong": ~right}.items():
             for n in np.flatnonzero(chosen)[:5]:
-                shown = weights[n, : len(written[n]), None]
-                words = [str(x) for x in written[n]]
-                picture = options.output / f"{options.attention}-{name[:2].strip()}-{kind}-{n}.png"
-                if words:
-                    plot_attention_image(shown, strips[n], words).savefig(picture)
+                words = [*map(str, written[n]), "[END]"]
+                figure = plot_attention_image(weights[n, : len(words), None], strips[n], words)
+                figure.savefig(options.output / f"{name[:2].strip()}-{kind}-{n}.png")
     for name, value in figures.items():
         print(f"{name}: {value}")
     write_record(options.record, figures, seeds=[options.seed])

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from keras import ops
 
-
 from keras_attention.alignment import (
     doubly_stochastic_loss,
     durations,

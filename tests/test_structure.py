@@ -133,7 +133,7 @@ PROGRAMS = {
     "traced training step": (215, 1005, 21),
 }
 SOURCE = {
-    "lines of code": 9800,
+    "lines of code": 10000,
     "share of checks, %": 10.0,
     "modules of which more than 60% is checks": 2,
     "context variables": 1,

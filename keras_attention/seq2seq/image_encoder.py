@@ -177,6 +177,6 @@ def _take_rows(table, count):
 
 def _sinusoids(count, size, dtype):
     """Return sines, then cosines, of the positions `(count, size)`; `size` is even."""
-    rate = SLOWEST ** -(np.arange(size // 2) / (size // 2))
-    angle = ops.expand_dims(ops.cast(ops.arange(count), dtype), 1) * rate.astype(dtype)
+    rate = ops.convert_to_tensor(SLOWEST ** -(np.arange(size // 2) / (size // 2)), dtype)
+    angle = ops.expand_dims(ops.cast(ops.arange(count), dtype), 1) * rate
     return ops.concatenate([ops.sin(angle), ops.cos(angle)], axis=1)

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from keras import layers
 
+from keras_attention import BahdanauAttention
 from keras_attention.seq2seq import ImageEncoder
+from tests import fast
 from tests.backends import BACKEND
 from tests.helpers import assert_close, assert_gradients, normal, numpy, randomize, refusals
 from tests.seq2seq.cases import TARGETS, seq2seq
@@ -32,6 +34,17 @@ class Sampled(layers.Layer):
 
     def call(self, image):
         return self.dense(image[:, :: STRIDE[0], :: STRIDE[1]])
+
+
+class GatedAttention(BahdanauAttention):
+    def build(self, query_shape, value_shape=None, key_shape=None):
+        super().build(query_shape, value_shape, key_shape)
+        self.gate = self.add_weight((query_shape[-1], 1), name="gate")
+        self.gate_bias = self.add_weight((1,), "zeros", name="gate_bias")
+
+    def combine(self, query, context):
+        product = self.project(query, self.gate)
+        return keras.ops.sigmoid(product + self.gate_bias) * context
 
 
 def encoder(positions=None, dtype="float64"):
@@ -89,13 +102,13 @@ def test_padding_is_masked_and_leaks_nothing(positions):
     """Padded images have the cells of images that are cut, and a mask of these."""
     layer, (images, mask) = encoder(positions), padded()
     memory, _, cells = layer((images, mask))
+    cells = keras.ops.convert_to_numpy(cells)
     assert np.isfinite(numpy(memory)).all()
-    shape = numpy(cells).shape
-    assert shape == (B, 3 * 3)
+    assert cells.shape == (B, 3 * 3)
     for n, (rows, columns) in enumerate(SIZES):
         alone, _, none = layer(images[n : n + 1, :rows, :columns])
         assert none is None
-        assert_close(numpy(memory)[n][numpy(cells)[n]], numpy(alone)[0])
+        assert_close(numpy(memory)[n][cells[n]], numpy(alone)[0])
 
 
 def test_a_model_with_padded_images_is_that_of_cut_ones():
@@ -113,7 +126,10 @@ def randomize_called(model, source):
     return randomize(model)
 
 
-@pytest.mark.parametrize("features", ["layer", "sequential", "fixed channels"])
+FEATURES = ["layer", "sequential", "fixed channels"]
+
+
+@pytest.mark.parametrize("features", fast(FEATURES, ["sequential"], slow=2))
 def test_files_and_exports_take_images_of_any_size(features, reloaded, served):
     convolution = layers.Conv2D(D, 3, STRIDE, padding="same", activation="relu")
     inner = {
@@ -147,6 +163,20 @@ def test_integer_pixels_and_sizes_that_features_fix():
     layer = ImageEncoder(fixed)
     assert layer(np.ones((2, 4, 6, 1), "uint8"))[0].shape == (2, 24, 8)
     assert [x.shape for x in layer.inputs] == [(None, 4, 6, 1)]
+
+
+def test_a_gate_on_the_context():
+    """The pattern of docs/mechanisms/images.md: a scalar from the query."""
+    layer, query, value = GatedAttention(5, dtype="float64"), normal(3, B, 2, X), normal(4, B, Y, D)
+    context, weights = layer(query, value, return_attention_scores=True)
+    randomize(layer)
+    context, weights = (numpy(x) for x in layer(query, value, return_attention_scores=True))
+    gate, bias = numpy(layer.gate), numpy(layer.gate_bias)
+    for b in range(B):
+        for t in range(2):
+            beta = 1 / (1 + math.exp(-(sum(query[b, t] * gate[:, 0]) + bias[0])))
+            expected = beta * sum(weights[b, t, k] * value[b, k] for k in range(Y))
+            np.testing.assert_allclose(context[b, t], expected, rtol=0, atol=1e-12)
 
 
 IMAGES, MASK = padded("float32")
