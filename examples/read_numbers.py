@@ -147,7 +147,7 @@ def main(argv=None):
         options.output.mkdir(parents=True, exist_ok=True)
         for kind, chosen in {"right": right, "wrong": ~right}.items():
             for n in np.flatnonzero(chosen)[:5]:
-                words = [*map(str, written[n]), "[END]"]
+                words = [*map(str, written[n]), "[END]"][: weights.shape[1]]
                 figure = plot_attention_image(weights[n, : len(words), None], strips[n], words)
                 figure.savefig(options.output / f"{name[:2].strip()}-{kind}-{n}.png")
     for name, value in figures.items():

@@ -80,6 +80,8 @@ class AttentionMapCallback(keras.callbacks.Callback):
         self.log_dir: str | os.PathLike[str] = log_dir
         self.inputs: Nested = inputs
         if grid is not None:
+            if sources is None or targets is None:
+                raise_value_error(where, "`grid` needs images as `sources`, and `targets`", grid)
             sources = [image_pixels(where, x) for x in sources]
         elif sources is not None:
             sources = _token_lists("sources", sources)

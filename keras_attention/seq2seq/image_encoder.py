@@ -151,7 +151,8 @@ class ImageEncoder(CheckedLayer):
         if self.positions is not None:
             cells = cells + ops.cast(self._positions(height, width, size), cells.dtype)
         if mask is not None:
-            mask = mask[:, :: self.stride[0], :: self.stride[1]]
+            rows, columns = self.stride or (1, 1)  # a pair, where there is a mask
+            mask = mask[:, ::rows, ::columns]
             if not fits(mask.shape, cells.shape[:3]):
                 expected = f"the cells {cells.shape[1:3]} need a mask and a stride of as many"
                 raise_value_error(self.name, expected, mask)

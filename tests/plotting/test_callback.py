@@ -101,5 +101,6 @@ test_bad_arguments = refusals(
      "`targets` must be 1 lists of tokens"),
     (lambda: Callback("logs", [], [["a"]], every=0),
      "positive integer, at most 1048576; received 0"),
+    (lambda: Callback("logs", [], [["a"]], grid=(2, 3)), "`grid` needs images as `sources`"),
     (lambda: Callback(None, [], [["a"]]), "`log_dir` must be a folder; received None"),
 )  # fmt: skip
