@@ -52,7 +52,8 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "examples",
     "filename_pattern": r"\.py$",
-    "ignore_pattern": r"(__init__|bag_tests|search_onnx|serve_model|train_\w+|tune_attention)\.py$",
+    "ignore_pattern": r"(__init__|bag_tests|describe_pictures|read_numbers|search_onnx|serve_model|"
+    r"train_\w+|tune_attention)\.py$",
     "within_subsection_order": "gallery.order",
     "image_scrapers": ("gallery.scrape",),
     "reset_modules": ("gallery.reset",),

@@ -36,6 +36,7 @@ INF = math.inf
 AXES = {
     **{"B": "batch", "T": "steps", "Tq": "steps", "J": "steps", "Tk": "memory steps"},
     **{"S": "sentences", "N": "sentences", "W": "words", "W'": "words", "K": "beams"},
+    **{"Y": "rows", "X": "columns"},
 }
 # The axes whose sizes differ between several memories. All memories have the same batch.
 MEMORY_AXES = {"Tk", "Dk", "Dv"}

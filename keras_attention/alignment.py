@@ -17,7 +17,8 @@ from keras_attention.backend import ops, scan, swap_steps, where_valid
 from keras_attention.ops.masks import mean_or_zero, take_last
 from keras_attention.ops.matmul import upcast
 
-__all__ = ["durations", "forward_sum_loss", "guided_attention_loss", "supervised_attention_loss"]
+__all__ = ["doubly_stochastic_loss", "durations", "forward_sum_loss", "guided_attention_loss"]
+__all__ += ["supervised_attention_loss"]
 
 # The log probability of an impossible path. Unlike -inf it has finite gradients.
 NEVER = -1e30
@@ -140,6 +141,46 @@ def supervised_attention_loss(
     losses = ops.where(aligned, -alignment * logs, ops.zeros_like(logs))
     rows = ops.sum(ops.cast(ops.any(aligned, axis=2), weights.dtype), axis=1)
     return ops.sum(losses, axis=(1, 2)) / ops.maximum(rows, 1)
+
+
+def doubly_stochastic_loss(
+    weights: Tensor, query_mask: Mask = None, memory_mask: Mask = None
+) -> Tensor:
+    """Measure how far each memory step is from being read once in all (Xu et al., 2015).
+
+        loss = mean_b sum_j (1 - sum_i a[b,i,j])^2
+
+    The sums run over the valid steps. If there are more memory than query steps, as with the cells
+    of an image, no weights have a loss of zero: it then asks that all cells be read alike.
+
+    Args:
+        weights: a, `(B, Tq, Tk)`.
+        query_mask, memory_mask: see `guided_attention_loss`.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        ValueError: a shape or a dtype does not fit.
+
+    Example:
+        >>> import numpy
+        >>> from keras_attention.alignment import doubly_stochastic_loss
+        >>> float(doubly_stochastic_loss(numpy.eye(3)[None]))
+        0.0
+        >>> float(doubly_stochastic_loss(numpy.array([[[1.0, 0, 0], [1, 0, 0], [0, 1, 0]]])))
+        2.0
+
+    Reference: https://arxiv.org/abs/1502.03044, section 4.2.1, equation 14, without its factor.
+    """
+    weights, query_mask, memory_mask = _checked(
+        "doubly_stochastic_loss", OF_WEIGHTS, weights, query_mask, memory_mask
+    )
+    query_mask, memory_mask = _full_masks(weights, query_mask, memory_mask)
+    valid = _valid_pairs(query_mask, memory_mask)
+    read = ops.sum(ops.where(valid, weights, ops.zeros_like(weights)), axis=1)
+    losses = ops.where(memory_mask, ops.square(1 - read), ops.zeros_like(read))
+    return mean_or_zero(ops.sum(losses, axis=1))
 
 
 def forward_sum_loss(scores: Tensor, query_mask: Mask = None, memory_mask: Mask = None) -> Tensor:

@@ -9,6 +9,7 @@ import pytest
 from keras import ops
 
 from keras_attention.alignment import (
+    doubly_stochastic_loss,
     durations,
     forward_sum_loss,
     guided_attention_loss,
@@ -94,6 +95,13 @@ def supervised_by_loops(alignment, weights, *masks):
     return np.array(losses)
 
 
+def doubly_by_loops(weights, *masks):
+    losses = []
+    for a in samples(weights, *masks):
+        losses.append(sum((1 - sum(a[:, j])) ** 2 for j in range(a.shape[1])))
+    return np.mean(losses)
+
+
 def close(actual, expected, exact=EXACT):
     size = max(1, np.max(np.abs(expected)))
     np.testing.assert_allclose(numpy(actual), expected, rtol=0, atol=exact * size)
@@ -121,6 +129,10 @@ GUIDED, NARROW = (
     for width in (0.2, 0.07)
 )  # fmt: skip
 SUPERVISED = supervised_attention_loss, supervised_by_loops
+DOUBLY = (
+    lambda t, x, **masks: doubly_stochastic_loss(x, **masks),
+    lambda t, x, *masks: doubly_by_loops(x, *masks),
+)
 # A loss of an alignment and of weights or scores, its loops, and where both are compared; where
 # the gradients are, no row is zero.
 LOSSES = {
@@ -132,8 +144,11 @@ LOSSES = {
     "guided": (*GUIDED, leaking(WEIGHTS), SMALLER, LOOPS),
     "guided, narrow": (*NARROW, leaking(WEIGHTS), SMALLER, LOOPS),
     "supervised": (*SUPERVISED, WEIGHTS, SMALLER, LOOPS),
+    "doubly stochastic": (*DOUBLY, leaking(WEIGHTS), SMALLER, LOOPS),
 }
-one_of_each = pytest.mark.parametrize("name", ["forward sum", "guided", "supervised"])
+one_of_each = pytest.mark.parametrize(
+    "name", ["forward sum", "guided", "supervised", "doubly stochastic"]
+)
 
 
 @masked

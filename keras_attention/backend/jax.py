@@ -25,7 +25,7 @@ __all__ += ["differentiate_as", "gather_rows", "linearize", "optimization_barrie
 __all__ += ["batched_matmul", "kernel_gradient", "project", "scatter_add", "two_sums"]
 __all__ += ["vectorized_gradients"]
 
-ops: SimpleNamespace = exact_operations(jnp, "floor logaddexp mean tanh")
+ops: SimpleNamespace = exact_operations(jnp, "cos floor logaddexp mean sin tanh")
 SEED_DTYPE = "uint32"  # a key
 DIFFERENTIATES_LOOPS = False
 SORTS_FAST = False

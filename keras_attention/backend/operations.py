@@ -10,7 +10,7 @@ import keras
 
 from keras_attention._typing import Tensor
 
-UNARY = "cumsum", "floor", "mean", "tanh"
+UNARY = "cos", "cumsum", "floor", "mean", "sin", "tanh"
 
 
 def exact_operations(library: types.ModuleType, names: str) -> types.SimpleNamespace:

@@ -30,7 +30,7 @@ __all__ += ["vectorized_gradients"]
 
 # add, divide, multiply and subtract round from Keras 3.16 on.
 ops: SimpleNamespace = exact_operations(
-    torch, "cumsum floor logaddexp matmul maximum mean minimum add divide multiply subtract"
+    torch, "cos cumsum floor logaddexp matmul maximum mean minimum sin add divide multiply subtract"
 )
 SEED_DTYPE = "int32"
 DIFFERENTIATES_LOOPS = True

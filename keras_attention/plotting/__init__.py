@@ -1,4 +1,4 @@
-"""Pictures of attention: heat maps, hops, documents, bags, images for TensorBoard.
+"""Pictures of attention: heat maps, maps over images, hops, documents, bags, TensorBoard.
 
 Figures open no window. Save them with `figure.savefig(path)`. They need matplotlib:
 `pip install "keras-attention-layers[plot]"`. Tokens are strings, or bytes in UTF-8.
@@ -15,6 +15,7 @@ from keras_attention.plotting.documents import Document
 from keras_attention.plotting.heat_map import plot_attention
 from keras_attention.plotting.hops import Hops, plot_hops
 from keras_attention.plotting.html import highlight
+from keras_attention.plotting.images import plot_attention_image
 
 __all__ = [
     "AttentionMapCallback",
@@ -25,6 +26,7 @@ __all__ = [
     "document_page",
     "highlight",
     "plot_attention",
+    "plot_attention_image",
     "plot_bag",
     "plot_bag_map",
     "plot_document",

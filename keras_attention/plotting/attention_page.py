@@ -1,5 +1,6 @@
 """A page of HTML that shows what each target token read."""
 
+import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -8,13 +9,14 @@ from keras_attention._typing import Tensor
 from keras_attention.plotting._inputs import checked, string_list
 from keras_attention.plotting._text import Text
 from keras_attention.plotting.html import WholePage, escape, file_text, whole_page
+from keras_attention.plotting.images import image_pixels, png
 
 __all__ = ["attention_page"]
 
 
 def attention_page(
     weights: Tensor | Mapping[str, Tensor] | Sequence[Sequence[float]],
-    source: Iterable[Text],
+    source: Iterable[Text] | Tensor,
     target: Iterable[Text],
     title: str = "Attention",
 ) -> WholePage:
@@ -25,12 +27,13 @@ def attention_page(
     page needs no other file and no network, has a light and a dark mode, and fits the screen of a
     phone. Without scripts it shows the mean over all target tokens. All texts are escaped.
 
-    Sizes: Tq target and Tk source tokens.
+    Sizes: Tq target and Tk source tokens, H x W cells of an image of Y x X pixels.
 
     Args:
-        weights: `(Tq, Tk)`, the weights of one sample, or a dictionary of several such maps by
-            their names.
-        source: Tk strings. target: Tq strings.
+        weights: `(Tq, Tk)`, the weights of one sample, or `(Tq, H, W)` over an image; or a
+            dictionary of several such maps by their names.
+        source: Tk strings; or an image `(Y, X)` or `(Y, X, C)`, see `plot_attention_image`.
+        target: Tq strings.
         title: the heading of the page.
 
     Returns:
@@ -47,7 +50,8 @@ def attention_page(
         2
     """
     where = "attention_page"
-    source = string_list(where, "source", source)
+    image = source if len(getattr(source, "shape", ())) > 1 else None
+    source = [] if image is not None else string_list(where, "source", source)
     target = string_list(where, "target", target)
     maps = dict(weights) if isinstance(weights, Mapping) else {"": weights}
     if not maps or not target:
@@ -56,10 +60,14 @@ def attention_page(
     values, panels = [], []
     for name, weights in maps.items():
         shape, sizes = "(target tokens, source tokens)", (len(target), len(source))
+        if image is not None:
+            shape, sizes = "(target tokens, rows, columns)", (len(target), None, None)
         array = checked(where, f"weights {name}".strip(), weights, shape, sizes)
+        grid, array = array.shape[1:], array.reshape(len(target), -1)
         rows = [*array, array.mean(axis=0)]
         values.append([[float(f"{x:.4g}") for x in row] for row in rows])
-        panels.append(_panel(name, source, rows[-1]))
+        style = "" if image is None else _style(image_pixels(where, image), grid)
+        panels.append(_panel(name, source or [""] * len(rows[-1]), rows[-1], style))
     # A "<" could end the script.
     data = json.dumps(values).replace("<", "\\u003c")
     everything = "The mean over all target tokens:"
@@ -77,11 +85,18 @@ def attention_page(
     return whole_page(title, style, body, script)
 
 
-def _panel(name, source, mean):
+def _style(pixels, grid):
+    """Return the attributes of a panel whose tokens are the cells of an image."""
+    data, (high, wide) = base64.b64encode(png(pixels)).decode(), pixels.shape[:2]
+    style = f"--columns:{grid[1]};aspect-ratio:{wide}/{high};background-image:url(data:image/png;"
+    return f' image" style="{style}base64,{data})'
+
+
+def _panel(name, source, mean, style):
     most = max(mean.max(initial=0), 1e-30)
     tokens = "".join(
         f'<span style="--s:{x / most:.3f}" title="{x:.3g}">{escape(token)}</span>'
         for token, x in zip(source, mean, strict=True)
     )
     heading = f"<h2>{escape(name)}</h2>" if name else ""
-    return f'<section>{heading}<div class="tokens source">{tokens}</div></section>\n'
+    return f'<section>{heading}<div class="tokens source{style}">{tokens}</div></section>\n'

@@ -10,13 +10,14 @@ import keras
 import numpy as np
 
 from keras_attention._spec import check_choice, check_int, raise_value_error
-from keras_attention._typing import Nested
+from keras_attention._typing import Nested, Tensor
 from keras_attention.plotting._figures import pixels
 from keras_attention.plotting._inputs import string_list
 from keras_attention.plotting._text import Text
 from keras_attention.plotting.attention_page import attention_page
 from keras_attention.plotting.attention_weights import attention_weights
 from keras_attention.plotting.heat_map import plot_attention
+from keras_attention.plotting.images import image_pixels, plot_attention_image
 
 __all__ = ["AttentionMapCallback"]
 
@@ -40,6 +41,8 @@ class AttentionMapCallback(keras.callbacks.Callback):
             axis.
         layer: name of an attention layer. Required if the model has more than one.
         every: number of epochs between two drawings.
+        grid: the rows and columns of cells, `(H, W)`, if the sources are images, `(N, Y, X)` or
+            `(N, Y, X, C)`; see `plot_attention_image`. They need targets.
 
     Raises:
         ValueError: the numbers of samples differ, or `every` is not a positive integer. When
@@ -65,10 +68,11 @@ class AttentionMapCallback(keras.callbacks.Callback):
         self,
         log_dir: str | os.PathLike[str],
         inputs: Nested,
-        sources: Iterable[Sequence[Text]] | None = None,
+        sources: Iterable[Sequence[Text]] | Tensor | None = None,
         targets: Iterable[Sequence[Text]] | None = None,
         layer: str | None = None,
         every: int = 1,
+        grid: tuple[int, int] | None = None,
     ) -> None:
         super().__init__()
         where = "AttentionMapCallback"
@@ -76,8 +80,15 @@ class AttentionMapCallback(keras.callbacks.Callback):
             raise_value_error(where, "`log_dir` must be a folder", log_dir)
         self.log_dir: str | os.PathLike[str] = log_dir
         self.inputs: Nested = inputs
-        sources = None if sources is None else _token_lists("sources", sources)
-        self.sources: list[list[Text]] | None = sources
+        if grid is not None:
+            if sources is None or targets is None:
+                raise_value_error(where, "`grid` needs images as `sources`, and `targets`", grid)
+            sources = [image_pixels(where, x) for x in sources]
+        elif sources is not None:
+            sources = _token_lists("sources", sources)
+        self.sources: list[Any] | None = sources
+        self.grid: tuple[int, int] | None = grid
+        self._plot: Any = plot_attention if grid is None else plot_attention_image
         targets = None if targets is None else _token_lists("targets", targets)
         self.targets: list[list[Text]] | None = targets
         self.layer: str | None = layer
@@ -90,7 +101,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
     def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
         # Draws once before training: otherwise a mistake would show only after the first epoch.
         for one in self._maps():
-            plot_attention(*one)
+            self._plot(*one)
         try:
             import tensorboard  # noqa: F401
             from tensorflow import summary
@@ -108,7 +119,7 @@ class AttentionMapCallback(keras.callbacks.Callback):
         try:
             with self._writer.as_default(step=epoch):
                 for number, one in enumerate(self._maps()):
-                    self._summary.image(f"attention/{number}", pixels(plot_attention(*one))[None])
+                    self._summary.image(f"attention/{number}", pixels(self._plot(*one))[None])
                     self._write_page(number, epoch + 1, *one)
         except ValueError as error:
             # The weights may be NaN, and Keras continues to train.
@@ -147,7 +158,10 @@ class AttentionMapCallback(keras.callbacks.Callback):
         rows_of = [None] * len(weights) if targets is None else targets
         for one, source, target in zip(weights, sources, rows_of, strict=True):
             rows = one if target is None else one[: len(target)]
-            yield rows[..., : len(source)], source, target
+            if self.grid is None:
+                yield rows[..., : len(source)], source, target
+            else:
+                yield rows.reshape(-1, *self.grid), source, target
 
 
 def _tokens_of(model: keras.Model, inputs: Nested) -> Iterator[list[list[str]]]:

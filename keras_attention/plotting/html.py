@@ -84,7 +84,7 @@ def whole_page(title: str, style: str, body: str, script: str = "") -> WholePage
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
         f"script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
-        "base-uri 'none'; form-action 'none'\">\n"
+        "img-src data:; base-uri 'none'; form-action 'none'\">\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n"
         f'<h1 dir="auto">{escape(title)}</h1>\n{body}'

@@ -37,6 +37,7 @@ from keras_attention.seq2seq.bidirectional_ensemble import BidirectionalEnsemble
 from keras_attention.seq2seq.ensemble import Ensemble
 from keras_attention.seq2seq.extended_vocabulary import ExtendedVocabulary
 from keras_attention.seq2seq.hard_attention import HardAttention
+from keras_attention.seq2seq.image_encoder import ImageEncoder
 from keras_attention.seq2seq.model import Seq2Seq
 from keras_attention.seq2seq.pointer_generator import PointerGenerator
 from keras_attention.seq2seq.readout import Readout
@@ -47,6 +48,7 @@ __all__ = [
     "Ensemble",
     "ExtendedVocabulary",
     "HardAttention",
+    "ImageEncoder",
     "LogProbability",
     "PointerGenerator",
     "Readout",

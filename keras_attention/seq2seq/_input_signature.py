@@ -57,7 +57,7 @@ def one_step(target: keras.KerasTensor) -> keras.KerasTensor:
 
 
 def with_fixed_sizes(source: Nested, encoder: keras.layers.Layer) -> Nested:
-    """Give symbolic sources the sizes and names that the inputs of a functional encoder have."""
+    """Give symbolic sources the sizes and names of the inputs that an encoder may have."""
     inputs = getattr(encoder, "inputs", None) or []
     paths, tensors = zip(*tree.flatten_with_path(source), strict=True)
     if any(isinstance(key, str) for path in paths for key in path):
@@ -71,8 +71,7 @@ def with_fixed_sizes(source: Nested, encoder: keras.layers.Layer) -> Nested:
 def _with_sizes(x, fixed):
     if x is None or fixed is None or len(fixed.shape) != len(x.shape):
         return x
-    sizes = [n or size for n, size in zip(x.shape[1:], fixed.shape[1:], strict=True)]
-    return keras.KerasTensor((x.shape[0], *sizes), dtype=x.dtype, name=fixed.name)
+    return keras.KerasTensor((x.shape[0], *fixed.shape[1:]), dtype=x.dtype, name=fixed.name)
 
 
 def _is_leaf(signature):

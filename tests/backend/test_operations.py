@@ -10,7 +10,7 @@ from tests.helpers import assert_close, normal, numpy
 BOTH = "add", "divide", "logaddexp", "maximum", "minimum", "multiply", "subtract"
 
 
-@pytest.mark.parametrize("name", [*BOTH, "cumsum", "floor", "matmul", "mean", "tanh"])
+@pytest.mark.parametrize("name", [*BOTH, "cos", "cumsum", "floor", "matmul", "mean", "sin", "tanh"])
 def test_double_precision_is_kept(name):
     x, y = normal(1, 5, 7), normal(2, 5, 7) + 3
     arguments = {"matmul": [x, y.T]}.get(name, [x, y] if name in BOTH else [x])

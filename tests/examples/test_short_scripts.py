@@ -10,6 +10,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import tomllib
 import urllib.request
 
 import keras
@@ -21,7 +22,7 @@ from tests.helpers import wait_for
 
 # These are not in the gallery.
 OTHERS = {"search_onnx", "serve_model", "train_demo", "train_on_devices", "tune_attention"}
-OTHERS |= {"__init__", "bag_tests"}
+OTHERS |= {"__init__", "bag_tests", "describe_pictures", "read_numbers"}
 SCRIPTS = sorted({x.stem for x in (ROOT / "examples").glob("*.py")} - OTHERS)
 ALLOWED = {"keras", "keras_attention", "matplotlib", "numpy", *sys.stdlib_module_names}
 PARTS = ["Data", "Model", "Training", "Result", "Picture"]
@@ -95,6 +96,25 @@ def test_a_search_compares_the_best_with_the_default(tmp_path, monkeypatch, caps
         assert len(re.findall(r"^0\.\d+ of the characters: ", printed, re.M)) == 2
         assert re.search(r"^best: \d+\.\d% of \d+ new dates right", printed, re.M)
     assert "Epoch 1/1" not in printed
+
+
+@pytest.mark.slow
+def test_images_are_read_and_described(tmp_path):
+    """Two small trainings, whose figures, records and pictures are written."""
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    small = ["--epochs", "1", "--tests", "6"]
+    for name, options in {
+        "read_numbers": ["--strips", "64", "--attention", "location"],
+        "describe_pictures": ["--pictures", "64"],
+    }.items():
+        record = tmp_path / f"{name}.toml"
+        ends = ["--output", str(tmp_path / name), "--record", str(record)]
+        script = importlib.import_module(f"examples.{name}")
+        figures = script.main([*options, *small, *ends])
+        assert all(0 <= figures[x] <= 100 for x in figures if x.endswith("%"))
+        assert tomllib.loads(record.read_text("utf-8"))["figures"].keys() == figures.keys()
+        assert list((tmp_path / name).glob("*wrong*.png"))
+    assert figures["sentences of the SavedModel alike, %"] == 100
 
 
 class Reverser(tf.Module):

@@ -1,5 +1,9 @@
 """The page of weights, in a browser."""
 
+import base64
+import io
+import re
+
 import numpy as np
 import pytest
 
@@ -87,6 +91,34 @@ def test_weights_and_texts_are_those_given_and_inject_nothing(page):
     assert page.execute_script("return document.querySelectorAll('b, i').length") == 0
     assert not page.get_log("browser")  # the policy refused nothing
     assert not page.execute_script(WIDE)
+
+
+def test_an_image_in_place_of_the_source(browser, tmp_path):
+    """The cells are those of the weights, over an image that the policy of the page allows."""
+    path, weights = tmp_path / "page.html", MAPS["second"].reshape(3, 2, 2)
+    image = RNG.integers(0, 256, (6, 8, 3)).astype("uint8")
+    path.write_text(attention_page(weights, image, TARGET), encoding="utf-8")
+    show(browser, path.as_uri(), 360, "light")
+    mean = weights.mean(axis=0).ravel()
+    assert strengths(browser) == [pytest.approx(mean / mean.max(), abs=2e-3)]
+    script = """const panel = document.querySelector(".image").getBoundingClientRect();
+        return [...document.querySelectorAll(".image span")].map(x => {
+            const box = x.getBoundingClientRect();
+            return [(box.x - panel.x) / panel.width, (box.y - panel.y) / panel.height]})"""
+    corners = [[0, 0], [0.5, 0], [0, 0.5], [0.5, 0.5]]
+    assert browser.execute_script(script) == [pytest.approx(x, abs=0.01) for x in corners]
+    assert not browser.get_log("browser")
+
+
+def test_the_image_of_a_page_has_the_pixels_given():
+    import matplotlib.image
+
+    image = RNG.integers(0, 256, (6, 8, 3)).astype("uint8")
+    page = attention_page(MAPS["second"].reshape(3, 2, 2), image, TARGET)
+    (data,) = re.findall(r"data:image/png;base64,([^)]+)\)", page)
+    found = matplotlib.image.imread(io.BytesIO(base64.b64decode(data)))
+    assert np.array_equal(np.round(found[..., :3] * 255), image)
+    assert page.count("<span ") == 4
 
 
 def test_notebooks_show_it_in_a_frame():

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_attention import BahdanauAttention
 from keras_attention.plotting import AttentionMapCallback as Callback
-from keras_attention.plotting import attention_page, attention_weights, plot_attention
+from keras_attention.plotting import (
+    attention_page,
+    attention_weights,
+    plot_attention,
+    plot_attention_image,
+)
 from tests.helpers import refusals
 from tests.plotting.figures import translator
 
@@ -39,6 +45,27 @@ def test_maps_in_tensorboard(tmp_path):
     expected = matplotlib.image.imread(tmp_path / "map.png") * 255
     drawn = tf.io.decode_png(found["attention/0", 3]).numpy()
     np.testing.assert_allclose(drawn, expected, atol=1.5)
+
+
+def test_maps_over_images(tmp_path):
+    """The images are the sources; the weights of six cells are a map of two rows."""
+    image, target = keras.Input((4, 6, 2)), keras.Input((None,), dtype="int32")
+    memory = keras.layers.Reshape((6, 5))(keras.layers.Conv2D(5, 2, 2)(image))
+    query = keras.layers.Embedding(11, 5)(target)
+    context = BahdanauAttention(7, name="attention")(query, memory)
+    model = keras.Model([image, target], keras.layers.Dense(11)(context))
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    images = np.random.default_rng(0).random((2, 4, 6, 2)).astype("float32")
+    inputs, words = [images, np.array([[5, 6], [1, 2]])], [["a", "circle"], ["b"]]
+    callback = Callback(tmp_path, inputs, images[..., 0], words, grid=(2, 3))
+    model.fit(inputs, inputs[1], verbose=0, callbacks=[callback])
+    weights = attention_weights(model, inputs)["attention"][1, :1].reshape(1, 2, 3)
+    figure = plot_attention_image(weights, images[1, ..., 0], ["b"])
+    figure.savefig(tmp_path / "map.png")
+    drawn = tf.io.decode_png(events(tmp_path)["attention/1", 0]).numpy()
+    expected = matplotlib.image.imread(tmp_path / "map.png") * 255
+    np.testing.assert_allclose(drawn, expected, atol=1.5)
+    assert "data:image/png" in (tmp_path / "attention-1.html").read_text("utf-8")
 
 
 def test_a_diverging_training_continues(tmp_path):
@@ -74,5 +101,6 @@ test_bad_arguments = refusals(
      "`targets` must be 1 lists of tokens"),
     (lambda: Callback("logs", [], [["a"]], every=0),
      "positive integer, at most 1048576; received 0"),
+    (lambda: Callback("logs", [], [["a"]], grid=(2, 3)), "`grid` needs images as `sources`"),
     (lambda: Callback(None, [], [["a"]]), "`log_dir` must be a folder; received None"),
 )  # fmt: skip

@@ -12,6 +12,7 @@ from keras_attention.plotting import (
     Document,
     Hops,
     plot_attention,
+    plot_attention_image,
     plot_bag,
     plot_bag_map,
     plot_hops,
@@ -235,3 +236,54 @@ def test_a_mask_marks_as_indices_do():
     mask = [True, False, True]
     for same in (np.array(mask), ops.convert_to_tensor(mask), ops.convert_to_tensor([0, 2])):
         assert colours(same) == colours([0, 2]) != colours([0, 1])
+
+
+CELLS = figures.weights_of(3, 6).reshape(3, 2, 3)
+
+
+@pytest.mark.parametrize("channels", [(), (1,), (3,)])
+def test_a_token_keeps_the_colours_of_what_it_looked_at(channels):
+    """A cell is 4 x 4 pixels. Weights between the centres of cells are interpolated."""
+    image = np.zeros((8, 12, *channels), "uint8")
+    figure = plot_attention_image(CELLS, image, figures.ODD[:3])
+    figures.assert_nothing_is_cut_off(figure)
+    for axes, one in zip(figure.axes, CELLS, strict=True):
+        drawn = np.asarray(axes.images[0].get_array(), "float64")
+        assert drawn.shape == (8, 12, 3)
+        (cross,) = axes.lines
+        assert cross.get_xdata() == pytest.approx(4 * (one.sum(0) @ [0, 1, 2]) / one.sum() + 1.5)
+        assert cross.get_ydata() == pytest.approx(4 * (one.sum(1) @ [0, 1]) / one.sum() + 1.5)
+        for y in range(8):
+            for x in range(12):
+                row, column = np.clip((y - 1.5) / 4, 0, 1), np.clip((x - 1.5) / 4, 0, 2)
+                low = min(int(column), 1)
+                upper, lower = (
+                    r[low] + (column - low) * (r[low + 1] - r[low]) for r in (one[0], one[1])
+                )
+                share = (upper + row * (lower - upper)) / one.max()
+                assert drawn[y, x] == pytest.approx(255 * 0.8 * (1 - share), abs=1)
+
+
+def test_panels_of_wide_and_of_many_images():
+    for shape, count in (((12, 400), 3), ((40, 10), 30), ((1, 1), 1)):
+        weights = figures.weights_of(count, 2).reshape(count, 1, 2)
+        figure = plot_attention_image(weights, figures.weights_of(*shape), ["a"] * count)
+        figures.assert_nothing_is_cut_off(figure)
+        assert figure.get_size_inches()[0] <= 9.1
+    alone = plot_attention_image(weights, np.ones((2, 2)), ["a"], per_line=2)
+    assert len(alone.axes) == 2
+    axes = Figure().subplots()
+    assert plot_attention_image(weights, np.ones((2, 2)), ["a"], ax=axes) is axes.figure
+
+
+def over(image, weights=CELLS, **options):
+    return lambda: plot_attention_image(weights, image, ["a", "b", "c"], **options)
+
+
+test_mistakes_in_images = refusals(
+    (over(np.ones((2, 3, 4))), "`image` must be", "(rows, columns, 1 or 3)", "(2, 3, 4)"),
+    (over(np.full((2, 3), np.nan)), "finite"),
+    (over(np.ones((2, 3)), CELLS[:2]), "(tokens, rows, columns), here (3, None, None)"),
+    (over(np.ones((2, 3)), per_line=0), "`per_line` must be a positive integer"),
+    (lambda: plot_attention_image(CELLS[:0], np.ones((2, 3)), []), "at least one token"),
+)  # fmt: skip
