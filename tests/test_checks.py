@@ -3,7 +3,6 @@
 import functools
 import inspect
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -31,7 +30,6 @@ B, TQ, TK, D = 2, 3, 7, 5
 QUERY, VALUE, WIDER = (np.ones(shape, "float32") for shape in ((B, TQ, D), (B, TK, D), (B, TK, 11)))
 STEP, WORDS = QUERY[:, 0], VALUE[:, None]
 MASK = np.ones((B, TK), bool)
-IDS = np.arange(B * TK).reshape(B, TK) % 9
 STORY, ASKED = np.ones((B, 3, 4), "int32"), np.ones((B, 4), "int32")
 RAGGED = tf.ragged.constant([[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]]], ragged_rank=1)
 
@@ -77,11 +75,6 @@ def step(inputs=STEP, state=None, memory=None):
     return layer.step(inputs, first if state is None else state, memory or prepared)
 
 
-def state_of_one():
-    layer, _, memory = started()
-    return layer.get_initial_state(memory._replace(key=memory.key[:1], value=memory.value[:1]))
-
-
 # A function that makes the layer, and the inputs of a call.
 LAYERS = {
     "bahdanau": (lambda: BahdanauAttention(4), (QUERY, VALUE)),
@@ -105,29 +98,22 @@ BOOLEANS = {
 }
 
 
-@pytest.mark.parametrize("given", ["no", "", 0, 1, None, []], ids=repr)
 @pytest.mark.parametrize(("name", "make"), BOOLEANS.items(), ids=BOOLEANS)
-@pytest.mark.each_value
-def test_booleans_must_be_true_or_false(name, make, given):
-    fragments = f"`{name}` must be True or False", repr(given)
-    assert_refused(lambda: make(**{name: given}), *fragments)
+def test_booleans_must_be_true_or_false(name, make):
+    for given in ("no", "", 0, 1, None, []):
+        fragments = f"`{name}` must be True or False", repr(given)
+        assert_refused(lambda given=given: make(**{name: given}), *fragments)
     assert make(**{name: np.True_}).get_config()[name] is True
 
 
 @every_layer
-@pytest.mark.parametrize("given", ["False", 1, None, tf.constant(True)], ids=str)
-@pytest.mark.each_value
-def test_flags_of_a_call(make, inputs, given):
-    name = "return_attention_scores"
-    assert_refused(lambda: make()(*inputs, **{name: given}), f"`{name}` must be True or False")
-    assert_refused(lambda: make()(*inputs, training="no"), "`training` must be None, True or False")
-
-
-@every_layer
-def test_flags_of_numpy_and_keras_are_accepted(make, inputs):
-    layer = make()
-    outputs = layer(*inputs, return_attention_scores=np.True_)
-    assert len(outputs) == len(layer(*inputs, return_attention_scores=True)) == 2
+def test_flags_of_a_call(make, inputs):
+    layer, name = make(), "return_attention_scores"
+    for given in ("False", 1, None, tf.constant(True)):
+        words = f"`{name}` must be True or False"
+        assert_refused(lambda given=given: layer(*inputs, **{name: given}), words)
+    assert_refused(lambda: layer(*inputs, training="no"), "`training` must be None, True or False")
+    assert len(layer(*inputs, **{name: np.True_})) == len(layer(*inputs, **{name: True})) == 2
     for training in (None, True, 0, np.True_, tf.constant(False)):
         layer(*inputs, training=training)
 
@@ -181,22 +167,20 @@ NUMBERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("more", [1, 2**62, 2**70])
 @pytest.mark.parametrize(("name", "most", "make"), NUMBERS)
-@pytest.mark.each_value
-def test_numbers_that_are_too_large(name, most, make, more):
+def test_numbers_that_are_too_large(name, most, make):
     assert make(most).get_config()[name] == most
-    assert_refused(lambda: make(most + more), f"`{name}`", f"{most}", f"received {most + more}")
+    for given in (most + 1, 2**62, 2**70):
+        assert_refused(lambda given=given: make(given), f"`{name}`", str(most), f"received {given}")
 
 
-@pytest.mark.parametrize("given", [2**31, 2**62])
 @pytest.mark.parametrize("kind", [greedy_search, beam_search])
-def test_searches_with_numbers_that_are_too_large(kind, given):
+def test_searches_with_numbers_that_are_too_large(kind):
     limits = {"max_length": 2**20, "start_token": 2**31 - 1, "end_token": 2**31 - 1}
     limits |= {"beam_width": 2**12, "length_penalty": 5} if kind is beam_search else {}
     for name, most in limits.items():
-        words = f"`{name}` must be", f"{most}", f"received {given}"
-        assert_refused(lambda name=name: search(kind, **{name: given}), *words)
+        words = f"`{name}` must be", f"{most}", f"received {2**31}"
+        assert_refused(lambda name=name: search(kind, **{name: 2**31}), *words)
 
 
 def test_too_many_steps_to_unroll():
@@ -208,9 +192,8 @@ def test_too_many_steps_to_unroll():
 
 def test_seeds():
     assert_refused(lambda: BahdanauAttention(4, seed=-1), "`seed`", "received -1")
-    for seed in (np.int64(3), 2**32 - 1):
-        called(BahdanauAttention(4, dropout=0.5, seed=seed), QUERY, VALUE)
-        called(HierarchicalAttention(4, dropout=0.5, seed=seed), WORDS)
+    called(BahdanauAttention(4, dropout=0.5, seed=np.int64(3)), QUERY, VALUE)
+    called(HierarchicalAttention(4, dropout=0.5, seed=2**32 - 1), WORDS)
 
 
 class NoScore(ScoringMixin, layers.Layer):
@@ -231,7 +214,6 @@ test_constructors = refusals(
     (lambda: LuongAttention(max_length=9),
      '`max_length` is for score_mode="location" only; received 9. Leave it out.'),
     (lambda: BahdanauAttention("64"), UNITS + "'64' of type str. Write units=64."),
-    (lambda: BahdanauAttention(np.float64(64)), "float64. Write units=64."),
     (lambda: BahdanauAttention(4, scores="dot"),
      "Unrecognized keyword arguments passed to BahdanauAttention: {'scores': 'dot'}"),
     (lambda: BahdanauAttention(4, dropout=50), "received 50. 50 % is 0.5."),
@@ -248,27 +230,21 @@ test_constructors = refusals(
     (lambda: decoder(layers.GRU(4)), "received <GRU",
      "It runs over whole sequences; pass a cell, such as keras.layers.GRUCell(units)."),
     (lambda: decoder(layers.GRUCell), "received the class GRUCell. Make one: GRUCell(...)."),
-    (lambda: decoder(None, BahdanauAttention),
-     "received the class BahdanauAttention. Make one: BahdanauAttention(...)."),
     (lambda: decoder(BahdanauAttention(3), layers.GRUCell(4)),
      "received <BahdanauAttention", "Call AttentionRNN(cell, attention), the cell first."),
     (lambda: decoder(None, [BahdanauAttention(3)]), "`attention` must be one layer"),
     (lambda: decoder([layers.GRUCell(4)] * 2),
      "`cell` must not hold one cell more than once; received [<GRUCell",
      "Make each: [keras.layers.GRUCell(256) for _ in range(2)]."),
-    (lambda: decoder([layers.GRUCell(4), layers.GRU(4)]), "It runs over whole sequences"),
 )  # fmt: skip
 
 test_calls = refusals(
-    (lambda: decoder()(QUERY, [VALUE, STEP]),
-     "`memory` must be ", "float32 of shape (2, 5)]. Several memories need a MultiSource. Call"),
     (lambda: additive({"query": QUERY, "value": VALUE}), "`query` ", "received {'query': array("),
     (lambda: additive(QUERY.tolist(), VALUE), "`query` must be floating-point", "[[[1.0, 1.0,"),
     (lambda: MultiSource([BahdanauAttention(4), BahdanauAttention(4)])(QUERY, [VALUE, PICTURES]),
      "`value[1]` must be floating-point, " + FOUR_AXES),
     (lambda: additive(RAGGED, RAGGED),
      "received ragged float32 of shape (2, None, 2). Pad it: query.to_tensor(), and pass its"),
-    (lambda: additive(keras.Input((None, 2), ragged=True), VALUE), "`query`", "received ragged"),
     (lambda: additive(QUERY, tf.sparse.from_dense(VALUE)), "`value` must be floating-point",
      "received sparse float32 of shape (2, 7, 5). Convert it: tf.sparse.to_dense(value)."),
     # Positions.
@@ -290,8 +266,6 @@ test_masks = refusals(
     (lambda: additive(QUERY, VALUE, value_mask=tf.ragged.constant([[True], [True, False]])),
      "`value_mask` must be boolean, of shape (2, 7); received ragged bool of shape (2, None). "
      "Pad it: value_mask.to_tensor()"),
-    (lambda: additive(QUERY, VALUE, MASK),
-     "`key` must be floating-point, ", "received bool of shape (2, 7). " + BY_NAME),
     (lambda: decoder()(QUERY, VALUE, MASK), "`initial_state`",
      "received dtype bool. Pass a mask by its name: `sequences_mask` or `memory_mask`."),
     (lambda: read().prepare(VALUE, MASK), "`key` must be ", BY_NAME + " Call layer.prepare("),
@@ -312,25 +286,20 @@ test_memories_and_states = refusals(
     (lambda: start(np.zeros((B, 4), int)),
      "must hold vectors of floating-point numbers, as of an encoder; received dtype int64."),
     (lambda: started()[0](QUERY, started()[2]), "`memory` must be floating-point", PREPARED),
-    (lambda: started()[0].prepare(IDS), "attention_rnn", "`memory` must be floating-point"),
-    (lambda: started()[0].prepare(STEP), "of shape (2, 5). Call prepare(memory, memory_mask=mas"),
-    (lambda: started()[0].prepare(WIDER), "was built for `memory` of 5 features"),
-    (lambda: started()[0].prepare(VALUE, MASK.astype(int)), "`memory_mask` must be boolean"),
+    (lambda: started()[0].prepare(WIDER), "attention_rnn", "was built for `memory` of 5 features",
+     "Call prepare(memory, memory_mask=mas"),
     (lambda: decoder().prepare(VALUE), NO_WEIGHTS),
     (lambda: start(True), "`initial_state` must hold tensors; received True. Pass the cell states"),
     (lambda: start([np.zeros((B, n), "float32") for n in (6, 4)], [*map(layers.GRUCell, (4, 6))]),
      "cell states [(2, 4), (2, 6)]; received 2, [(2, 6), (2, 4)]."),
     (lambda: decoder().step(STEP, None, Memory(VALUE, VALUE)), NO_WEIGHTS),
     (lambda: started()[0].step(STEP, started()[1], VALUE), PREPARE),
-    (lambda: step(np.array([1, 2])),
-     "`inputs` must be floating-point, of shape (2, 5); received int64 of shape (2,). Embed ids"),
     (lambda: step(np.repeat(STEP, 5, axis=0)),
      "because `memory` has batch size 2", ". In a search, use the memory that it passes to `st"),
     (lambda: step(state=[STEP]),
      "`state` must be the DecoderState", "received [float32 of shape (2, 5)]"),
     (lambda: step(state=started()[1]._replace(cells=[np.zeros((B, 9), "float32")])),
      "`state` must hold 1 cell state [(2, 4)]; received 1, [(2, 9)]."),
-    (lambda: step(state=state_of_one()), "cell state [(2, 4)]; received 1, [(1, 4)]."),
     (lambda: started()[0].get_initial_state(B), PREPARE + ", made once before the first step; re"),
 )  # fmt: skip
 
@@ -355,8 +324,6 @@ def test_masks_by_an_unknown_name(name):
 
 
 def test_unknown_arguments():
-    with pytest.raises(TypeError, match=r"the call takes no `mask`; it takes story, question, "):
-        network()(STORY, ASKED, mask=MASK)
     with pytest.raises(TypeError, match=r"the call takes no `values`; it takes query, value, key"):
         additive(QUERY, values=VALUE)
 
@@ -383,11 +350,9 @@ FUNCTION = "`step` must be a function step(tokens, state, memory)"
 
 @pytest.mark.parametrize(("options", "words"), [
     ({"start_token": tf.constant(1)}, (START, "Write start_token=1.")),
-    ({"start_token": np.array([1, 1])}, (START + "; received array([1, 1])",)),
     ({"start_token": "<s>"},
      (START + "; received '<s>' of type str.", "Look it up in the vocabulary.")),
     ({"max_length": "4"}, ("received '4' of type str. Write max_length=4.",)),
-    ({"step": None}, (FUNCTION, "None")),
     ({"step": lambda tokens, state: None}, (FUNCTION, "too many positional arguments")),
     ({"step": lambda tokens, state, memory: (ops.ones((10, 5)), None)},
      ("`step` must return the tuple (logits, state, weights), None for what is missing; "
@@ -398,10 +363,3 @@ FUNCTION = "`step` must be a function step(tokens, state, memory)"
 def test_mistakes_of_searches(options, words):
     for kind in (beam_search, greedy_search):
         assert_refused(lambda kind=kind: search(kind, **options), *words)
-
-
-test_mistakes_of_beam_searches = refusals(
-    (lambda: search(beam_search, step=lambda *_: (ops.ones((10, 1, 5)), None, None)),
-     "`step` must return logits, float of shape (10, None)", "(10, 1, 5)"),
-    (lambda: search(beam_search, length_penalty=True), "`length_penalty` must be a number"),
-)  # fmt: skip

@@ -213,7 +213,7 @@ POSITIVE, PENALTY = "must be a positive integer, ", "`length_penalty` must be a 
     (BEAM, {"beam_width": 0}, ("`beam_width` " + POSITIVE, "received 0")),
     (BEAM, {"length_penalty": -0.1}, (PENALTY + "of at least 0 ", "received -0.1")),
     *((BEAM, {"length_penalty": x}, (PENALTY, f"received {x!r}"))
-      for x in (math.inf, math.nan, "1")),
+      for x in (math.inf, math.nan, "1", True)),
 )])  # fmt: skip
 def test_arguments_out_of_range(searches, change, words):
     """But for the end token, before a step runs."""
