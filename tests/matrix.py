@@ -55,11 +55,10 @@ print("Python", platform.python_version(), *(f", {x} {version(x)}" for x in sys.
 def interpreter(version):
     """Returns the path of a version of Python, or None."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    # A shim of pyenv may lead to no interpreter.
     for path in (f"python{version}", *sorted(pyenv.glob(f"{version}.*/bin/python"))):
-        # A shim of pyenv may lead to no interpreter.
         if shutil.which(path) and not subprocess.run([path, "-V"], capture_output=True).returncode:
             return path
-    return None
 
 
 def lowest_versions():

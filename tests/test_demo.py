@@ -2,47 +2,30 @@
 
 import functools
 import hashlib
-import importlib.util
-import json
-import os
 import re
-import subprocess
 import sys
 import tomllib
 
 import keras
 import pytest
 
-from examples.common import dates
 from keras_attention import __main__, _demo
 from tests import ROOT
 
 MODELS = {path.stem: path for path in sorted((ROOT / "models").glob("*.keras"))}
 SHA256 = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in MODELS.items()}
-BACKENDS = "tensorflow", "jax", "torch"
-GENERATE = """
-import json, os, sys
-others = {"tensorflow", "jax"} - {os.environ["KERAS_BACKEND"]}
-sys.modules.update(dict.fromkeys(others))  # as if not installed; SciPy fails for torch
-import keras, keras_attention
-for path, texts in json.loads(sys.argv[1]).items():
-    print(json.dumps(keras.saving.load_model(path).generate(texts).texts))
-"""
 
 
 def demo(*arguments):
     __main__.main(["demo", *arguments])
 
 
-def test_the_records_are_of_these_files():
+def test_the_records_and_the_demo_have_the_digests_of_the_models():
+    """tests/docs/test_documents.py compares the address and the digest of the README."""
     for name, digest in SHA256.items():
         record = (ROOT / f"docs/results/records/demo-{name}.toml").read_text("utf-8")
         assert tomllib.loads(record)["figures"]["sha256"] == digest
     assert sum(path.stat().st_size for path in MODELS.values()) < 3 * 2**20
-
-
-def test_the_demo_loads_the_file_of_the_repository():
-    """tests/docs/test_documents.py compares the address and the digest of the README."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert f"{project['urls']['Source']}/raw/main/models/dates.keras" == _demo.ADDRESS
     assert SHA256["dates"] == _demo.SHA256
@@ -93,18 +76,3 @@ def test_what_can_go_wrong(tmp_path, monkeypatch):
         message = rf"could not be downloaded: (.|\n)*{why}(.|\n)*Check the connection"
         with pytest.raises(SystemExit, match=message):
             demo()
-
-
-@pytest.mark.slow
-def test_the_models_write_the_same_on_all_backends():
-    words = dict.fromkeys(re.findall("[a-z]{3,}", (ROOT / "CONTRIBUTING.md").read_text("utf-8")))
-    texts = {"dates": dates.make_pairs((100,), seed=9)[0][0], "phones": [*words][:100]}
-    texts, found = json.dumps({str(MODELS[name]): x for name, x in texts.items()}), {}
-    for backend in filter(importlib.util.find_spec, BACKENDS):
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": backend}
-        options = {"env": environment, "capture_output": True, "text": True, "check": True}
-        command = [sys.executable, "-c", GENERATE, texts]
-        found[backend] = subprocess.run(command, **options).stdout.splitlines()
-    first, *others = found.values()
-    assert [len(json.loads(x)) for x in first] == [100, 100]
-    assert all(x == first for x in others)
