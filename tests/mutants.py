@@ -3,10 +3,9 @@
     pip install -e ".[mutants]" torch
     python -m tests.mutants FOLDER
 
-A sample of the changes ("mutants") that cosmic-ray knows is tried in a copy of this repository
-in FOLDER. Each one meets the tests that run the changed line, on PyTorch and then on TensorFlow,
-until one fails. An interrupted run resumes with the same command. At the end the changes that no
-test noticed are printed.
+A sample of the changes of cosmic-ray ("mutants") is tried in a copy of this repository in FOLDER.
+Each meets the tests that run its line, on PyTorch and then on TensorFlow, until one fails. The same
+command resumes an interrupted run. At the end the changes that no test noticed are printed.
 """
 
 import argparse
