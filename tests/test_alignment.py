@@ -222,17 +222,6 @@ def test_nothing_to_align(graph):
         assert numpy(durations(empty)).tolist() == [[0] * shape[2]] * shape[0]
 
 
-def test_a_sample_weight_belongs_to_its_sample():
-    weights, alignment = keras.Input((None, 2)), np.eye(2)[[[0], [1]]]
-    model = keras.Model(weights, weights)
-    model.compile("sgd", supervised_attention_loss)
-    given = np.array([[[0.9, 0.1]], [[0.9, 0.1]]], "float32")
-    for sample_weight, expected in (([1, 0], 0.9), ([0, 1], 0.1)):
-        sample_weight = np.array(sample_weight, "float32")
-        found = model.evaluate(given, alignment, sample_weight=sample_weight, verbose=0)
-        assert found == pytest.approx(-math.log(expected) / 2, rel=1e-5)
-
-
 ONES = np.ones((2, 3, 5), "float32")
 
 
