@@ -1,7 +1,6 @@
 """The table of the benchmarks is whole, its peers compute the same, and the harness is fair."""
 
 import cases
-import etth
 import harness
 import numpy as np
 import pytest
@@ -81,27 +80,3 @@ def test_speed_stands_beside_a_peer_or_another_checkout():
     _, row = run("speed", *options, "--beside", str(ROOT))
     assert "other checkout" in row
     assert 0.3 < float(row[-1].split("(")[1][:-1]) < 3
-
-
-def write_hours(path, count=360):
-    numbers = np.random.default_rng(0).normal(size=(count, 7)).round(3)
-    rows = [",".join(["2016-07-01", *map(str, row)]) for row in numbers]
-    path.write_text("\n".join(["date,a,b,c,d,e,f,g", *rows]))
-    return path
-
-
-def test_the_table_of_etth_has_a_header(tmp_path, monkeypatch, capsys):
-    path = write_hours(tmp_path / "hours.csv")
-    monkeypatch.setattr(etth, "PARTS", (200, 280, 360))
-    monkeypatch.setattr(etth, "fit", lambda *given: None)
-    options = ["--horizons", "24", "--history", "48", "--attention-history", "24"]
-    monkeypatch.setattr("sys.argv", ["etth.py", str(path), *options])
-    etth.main()
-    header, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert header == ["horizon", "model", "squared", "absolute", "seconds"]
-    models = "persistence", "ridge", "DLinear", "attention"
-    assert [row[:2] for row in rows] == [["24", name] for name in models]
-    table = etth.read(path)
-    test = np.array([table[n : n + 24] for n in range(280, 337)])
-    gaps = test - np.array([table[n - 24 : n] for n in range(280, 337)])
-    assert rows[0][2:4] == [f"{np.mean(gaps**2):.3f}", f"{np.mean(np.abs(gaps)):.3f}"]
