@@ -152,12 +152,9 @@ def test_sources_targets_and_back():
     assert vocabulary.decode(targets, extra) == [["y", "[UNK]", "a"], ["[UNK]"], ["z", "[UNK]"]]
     # An id that the source has no word for, which a model may return.
     assert vocabulary.decode([[5, -1]], [["x"]]) == [["[UNK]", "[UNK]"]]
-
-
-def test_a_vocabulary_that_repeats_a_word_and_another_unknown_token():
+    # A vocabulary that repeats a word, and another unknown token.
     vocabulary = ExtendedVocabulary([*LISTED, "a", "c"], 1)
-    ids, extra = vocabulary.encode_sources([["x", "c"]])
-    assert ids == [[6, 5]]
-    assert vocabulary.decode(ids, extra) == [["x", "c"]]
+    assert vocabulary.encode_sources([["x", "c"]]) == ([[6, 5]], [["x"]])
+    assert vocabulary.decode([[6, 5]], [["x"]]) == [["x", "c"]]
     vocabulary = ExtendedVocabulary(["?", "a"], 1, unknown_token=0)
     assert vocabulary.decode(*vocabulary.encode_sources([["x", "y"]])) == [["x", "?"]]

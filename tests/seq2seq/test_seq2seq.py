@@ -77,10 +77,9 @@ def test_losses_and_metrics_are_means_over_the_valid_tokens(name, mask_zero, mod
     for loss in (LOSSES[name], [LOSSES[name]])[: 1 + (name == "mean")]:
         metrics = [keras.metrics.SparseCategoricalAccuracy(name="right")]
         model.compile(keras.optimizers.SGD(0.0), loss, metrics=metrics, run_eagerly=True)
-        for width in (0, 5):  # of more padding
-            wide = [np.pad(x, [(0, 0), (0, width)]) for x in (SOURCES, TARGETS)]
-            for method in (model.train_on_batch, model.test_on_batch):
-                np.testing.assert_allclose(method(*wide), expected, rtol=1e-5)
+        wide = [np.pad(x, [(0, 0), (0, 5)]) for x in (SOURCES, TARGETS)]
+        np.testing.assert_allclose(model.train_on_batch(*wide), expected, rtol=1e-5)
+        np.testing.assert_allclose(model.test_on_batch(SOURCES, TARGETS), expected, rtol=1e-5)
 
 
 # The default run has the cases whose steps differ most from a whole run.
@@ -100,7 +99,7 @@ def test_padding_and_nan_behind_it_have_no_effect(name, models):
     np.testing.assert_allclose(numpy(padded)[:, :4][VALID], expected, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", fast(cases.CASES, ["stack", "pointer", "hard, monotonic"], slow=0))
+@pytest.mark.parametrize("name", fast(cases.CASES, ["stack", "hard, monotonic"]))
 def test_a_target_without_steps(name, models):
     empty = TARGETS[:, :0]
     assert models(name)((SOURCES, empty)).shape == (3, 0, V)
@@ -123,7 +122,7 @@ def test_generate_is_a_search_over_step_in_batches_of_any_size(model):
     options = {"start_token": START, "end_token": END, "max_length": 6, "beam_width": 3}
     rows = [[source[source > 0].tolist()] for source in SOURCES]
     expected = [beam_search(model.step, *model.start(ids), **options) for ids in rows]
-    for batch_size in (1, 2, 64):
+    for batch_size in (2, 64):
         found = model.generate(SOURCES, 6, beam_width=3, n_best=2, batch_size=batch_size)
         for n, one in enumerate(expected):
             width = len(rows[n][0])
@@ -229,14 +228,14 @@ def test_an_ensemble_averages_probabilities(reloaded):
     np.testing.assert_allclose(loaded.scores, found.scores, atol=1e-5)
 
 
-@pytest.mark.parametrize("cell", [layers.GRUCell, layers.LSTMCell])
-def test_an_encoder_of_stacked_cells_in_both_directions(cell):
-    rnn = layers.RNN([cell(3), cell(4)], return_sequences=True, return_state=True)
+def test_an_encoder_of_stacked_cells_in_both_directions():
+    cells = [layers.GRUCell(3), layers.LSTMCell(4)]
+    rnn = layers.RNN(cells, return_sequences=True, return_state=True)
     encoder = RecurrentEncoder(layers.Embedding(V, 7), layers.Bidirectional(rnn))
     memory, states, _ = encoder(SOURCES)
     assert tuple(memory.shape) == (*SOURCES.shape, 8)
     sizes = [x.shape[-1] for x in keras.tree.flatten(states)]
-    assert sizes == ([6, 8] if cell is layers.GRUCell else [6, 6, 8, 8])
+    assert sizes == [6, 8, 8]
     top = keras.tree.flatten(states[-1])[0]
     # Without padding, each direction's last output is its last state.
     np.testing.assert_allclose(numpy(top)[:1, :4], numpy(memory)[:1, -1, :4], rtol=1e-6)
@@ -256,6 +255,7 @@ def test_an_unrolled_encoder_is_the_loop():
     np.testing.assert_allclose(numpy(unrolled(pair)), numpy(looped(pair)), rtol=0, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_an_encoder_of_another_dtype():
     mixed = {"dtype": "mixed_bfloat16"}
     decoder = AttentionRNN(layers.GRUCell(8, **mixed), BahdanauAttention(5, **mixed))
@@ -268,22 +268,6 @@ def test_the_logits_of_another_layer_whose_call_has_reverse(monkeypatch):
     monkeypatch.setattr(cases, "REVERSIBLE", cases.Reversible)
     found = make_model("tied")((SOURCES, TARGETS))
     np.testing.assert_allclose(numpy(found), numpy(expected), atol=1e-6)
-
-
-@pytest.mark.parametrize(("change", "words"), [(change, words) for change, *words in (
-    ({"encoder": "gru"}, "`encoder` must be a layer"),
-    ({"decoder": layers.GRU(8)},
-     "`decoder` must be an AttentionRNN, or a layer with prepare, ", "received <GRU"),
-    ({"head": 11}, "`head` must be a layer or None"),
-    ({"head": None}, "must be a keras.layers.ReversibleEmbedding"),
-    ({"head": layers.Dense(V, activation="softmax")},
-     "`head` must return logits, without an activation"),
-    ({"end_token": 1}, "`end_token` must differ"),
-    ({"start_token": "<s>"}, "Look it up in the vocabulary"),
-    ({"pad_token": 7}, "`pad_token` must be that of the encoder"),
-)])  # fmt: skip
-def test_wrong_parts_are_refused(change, words, model):
-    assert_refused(lambda: with_other(model, **change), *words)
 
 
 @pytest.mark.parametrize("wrong", [-1, V, 2**40])
@@ -312,6 +296,17 @@ def test_ids_of_an_extended_vocabulary_are_accepted(models):
 
 
 @pytest.mark.parametrize(("call", "words"), [(call, words) for call, *words in (
+    *((lambda x, change=change: with_other(x, **change), *words) for change, *words in (
+        ({"encoder": "gru"}, "`encoder` must be a layer"),
+        ({"decoder": layers.GRU(8)},
+         "`decoder` must be an AttentionRNN, or a layer with prepare, ", "received <GRU"),
+        ({"head": 11}, "`head` must be a layer or None"),
+        ({"head": None}, "must be a keras.layers.ReversibleEmbedding"),
+        ({"head": layers.Dense(V, activation="softmax")},
+         "`head` must return logits, without an activation"),
+        ({"end_token": 1}, "`end_token` must differ"),
+        ({"start_token": "<s>"}, "Look it up in the vocabulary"),
+        ({"pad_token": 7}, "`pad_token` must be that of the encoder"))),
     (lambda x: x.fit(SOURCES, np.where(np.arange(3)[:, None] == 1, 5, TARGETS)),
      "1 wrong rows of 3, the first is row 1"),
     (lambda x: x.fit(SOURCES, np.where(TARGETS == 4, START, TARGETS)),
@@ -371,14 +366,17 @@ def test_a_wrong_cell_is_refused_without_a_warning_of_keras():
     assert_refused(lambda: model.fit(SOURCES, TARGETS, verbose=0), refusal)
 
 
+@pytest.mark.slow
 def test_a_model_whose_first_call_failed_generates(monkeypatch):
     model = seq2seq(gru_encoder(8))
     with monkeypatch.context() as patch:
         patch.setattr(model.encoder, "call", lambda *args, **options: 1 / 0)
-        pytest.raises(ZeroDivisionError, model, (SOURCES, TARGETS))
+        with pytest.raises(ZeroDivisionError):
+            model((SOURCES, TARGETS))
     assert model.generate(SOURCES, 3).tokens.shape == (3, 3)
 
 
+@pytest.mark.slow
 def test_an_empty_source_alone_gives_the_result_that_it_gives_beside_others(model):
     alone, beside = (model.generate(x, 4, beam_width=2) for x in ([[]], [[], [5, 3]]))
     assert np.array_equal(alone.tokens[0], beside.tokens[0])
