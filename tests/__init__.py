@@ -1,6 +1,9 @@
 """The folders mirror the package. `conformance` holds the one table of layers."""
 
 import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,15 @@ def fast(values, only, slow=1):
     marks = [pytest.mark.slow if n < slow else pytest.mark.exhaustive for n in range(len(rest))]
     marked = iter(pytest.param(x, marks=mark) for x, mark in zip(rest, marks, strict=True))
     return [x if x in only else next(marked) for x in values]
+
+
+def python(*arguments, folder=ROOT, **environment):
+    """What another process of Python prints."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | environment
+    options = {"env": environment, "cwd": folder, "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, *map(str, arguments)], check=False, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def imports_of(path):

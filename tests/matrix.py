@@ -3,7 +3,7 @@
     python -m tests.matrix
 
 On TensorFlow these are the default tests, on JAX and PyTorch those in `TESTS`. At the end a
-table shows how many tests passed, failed and were skipped, and why they were skipped. With
+table shows how many tests passed, failed and were skipped; pytest says why. With
 `--keras lowest` every dependency is installed at its lower bound. Only the tests of the package run
 then, because the examples need newer versions. With `--keras newest` Keras is the nightly build of
 today. With `--python 3.13` this version runs the tests, with the newest JAX and NumPy that it has.
@@ -11,7 +11,6 @@ With `--short` only `SHORT` runs, on the stable Keras; JAX on the newest Python 
 """
 
 import argparse
-import collections
 import itertools
 import os
 import re
@@ -24,8 +23,6 @@ import tomllib
 import xml.etree.ElementTree
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-from tests.conftest import TENSORFLOW_ONLY
 
 ROOT = Path(__file__).parents[1]
 # The versions that the tests run on.
@@ -55,11 +52,10 @@ print("Python", platform.python_version(), *(f", {x} {version(x)}" for x in sys.
 def interpreter(version):
     """Returns the path of a version of Python, or None."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    # A shim of pyenv may lead to no interpreter.
     for path in (f"python{version}", *sorted(pyenv.glob(f"{version}.*/bin/python"))):
-        # A shim of pyenv may lead to no interpreter.
         if shutil.which(path) and not subprocess.run([path, "-V"], capture_output=True).returncode:
             return path
-    return None
 
 
 def lowest_versions():
@@ -86,7 +82,7 @@ def install(folder, extras, keras, python):
 
 
 def run(python, backend, folders, report):
-    command = [python, "-m", "pytest", "-q", *folders, f"--junitxml={report}"]
+    command = [python, "-m", "pytest", "-q", "-rs", *folders, f"--junitxml={report}"]
     environment = {**os.environ, "KERAS_BACKEND": backend}
     done = subprocess.run(command, cwd=ROOT, env=environment, check=False)
     if done.returncode not in (0, 1):  # 1: some tests failed
@@ -95,8 +91,7 @@ def run(python, backend, folders, report):
     names = "tests", "failures", "errors", "skipped"
     tests, failures, errors, skipped = (int(suite.get(x)) for x in names)
     failed = failures + errors
-    reasons = collections.Counter(x.get("message") for x in suite.iter("skipped"))
-    return (tests - failed - skipped, failed, skipped), reasons
+    return tests - failed - skipped, failed, skipped
 
 
 def main():
@@ -116,7 +111,7 @@ def main():
     pairs = itertools.product(options.backends, options.keras)
     cells = {(b, k): FOLDERS if k == "lowest" else TESTS[b] for b, k in pairs}
     cells = SHORT if options.short else cells
-    rows, reasons = [], []
+    rows = []
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as pool:
         # pip mostly waits, so the next environments are made while tests run.
         environments = {}
@@ -132,15 +127,9 @@ def main():
             names = build, "numpy", backend
             subprocess.run([own, "-c", VERSIONS, *names], check=True)
             start = time.perf_counter()
-            counts, skipped = run(own, backend, folders, Path(folder) / "report.xml")
+            counts = run(own, backend, folders, Path(folder) / "report.xml")
             shutil.rmtree(own.parents[1])
             rows.append((backend, keras, *counts, round(time.perf_counter() - start)))
-            reasons += [(backend, keras, n, reason) for reason, n in sorted(skipped.items())]
-            ignored = {} if backend == "tensorflow" else TENSORFLOW_ONLY
-            chosen = tuple(folder.removeprefix("tests/") for folder in folders)
-            reasons += [(backend, keras, x, y) for x, y in ignored.items() if x.startswith(chosen)]
-    for backend, keras, skipped, reason in reasons:
-        print(f"{backend}, {keras}: skipped {skipped}: {reason}")
     print("backend     keras     passed  failed  skipped  seconds")
     for backend, keras, *numbers in rows:
         print(f"{backend:<12}{keras:<9}", *(f"{n:>7}" for n in numbers))

@@ -3,16 +3,14 @@
     pip install -e ".[mutants]" torch
     python -m tests.mutants FOLDER
 
-A sample of the changes ("mutants") that cosmic-ray knows is tried in copies of this repository
-in FOLDER. Each one meets the tests that run the changed line, on PyTorch and then on TensorFlow,
-until one fails. An interrupted run resumes with the same command. At the end the changes that no
-test noticed are printed.
+A sample of the changes of cosmic-ray ("mutants") is tried in a copy of this repository in FOLDER.
+Each meets the tests that run its line, on PyTorch and then on TensorFlow, until one fails. The same
+command resumes an interrupted run. At the end the changes that no test noticed are printed.
 """
 
 import argparse
 import collections
 import itertools
-import json
 import os
 import random
 import re
@@ -21,7 +19,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from tests import ROOT
@@ -72,8 +69,8 @@ def measure(clone, folder):
         partial.replace(path)
 
 
-def choose(clone, session, config, count, seed, part, parts):
-    """Writes this part of a random sample of the mutants into a session of cosmic-ray."""
+def choose(clone, session, config, count, seed):
+    """Writes a random sample of the mutants into a session of cosmic-ray."""
     partial = session.with_suffix(".partial")
     partial.unlink(missing_ok=True)
     subprocess.run(["cosmic-ray", "init", config, partial], cwd=clone, check=True)
@@ -83,7 +80,7 @@ def choose(clone, session, config, count, seed, part, parts):
             "module_path, operator_name, occurrence, operator_args"
         )
         known = [job for job, kind in rows if KINDS.fullmatch(kind)]
-        chosen = set(random.Random(seed).sample(known, min(count, len(known)))[part::parts])
+        chosen = set(random.Random(seed).sample(known, min(count, len(known))))
         jobs = database.execute("select job_id from work_items")
         unwanted = [job for job in jobs if job[0] not in chosen]
         for table in ("work_items", "mutation_specs"):
@@ -132,35 +129,21 @@ def try_change(folder, most):
         print(f"{len(tests)} tests {'passed' if status == 0 else 'not found'} on {backend}")
 
 
-def results(sessions):
+def results(session):
     """How many mutants had each outcome, and the survivors as (place, change, tests)."""
     counts, survivors = collections.Counter(), []
-    for session in sessions:
-        with sqlite3.connect(session) as database:
-            rows = database.execute(
-                "select s.module_path, s.start_pos_row, s.operator_name, r.test_outcome, r.diff, "
-                "r.output from mutation_specs s left join work_results r on s.job_id = r.job_id"
-            )
-            for module, row, kind, outcome, diff, output in rows:
-                counts[(outcome or "not tried").lower()] += 1
-                if outcome and outcome.lower() == "survived":
-                    changed = [x for x in diff.splitlines() if re.match(r"[+-](?![+-])", x)]
-                    tests = re.findall(r"\d+ tests .* on \w+", output)
-                    survivors.append((f"{module}:{row} {kind}", changed, ", ".join(tests)))
+    with sqlite3.connect(session) as database:
+        rows = database.execute(
+            "select s.module_path, s.start_pos_row, s.operator_name, r.test_outcome, r.diff, "
+            "r.output from mutation_specs s left join work_results r on s.job_id = r.job_id"
+        )
+        for module, row, kind, outcome, diff, output in rows:
+            counts[(outcome or "not tried").lower()] += 1
+            if outcome and outcome.lower() == "survived":
+                changed = [x for x in diff.splitlines() if re.match(r"[+-](?![+-])", x)]
+                tests = re.findall(r"\d+ tests .* on \w+", output)
+                survivors.append((f"{module}:{row} {kind}", changed, ", ".join(tests)))
     return counts, sorted(survivors)
-
-
-def check_same_run(folder, options):
-    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=ROOT, text=True).strip()
-    names = "count", "seed", "most", "processes"
-    now = {"commit": commit, **{name: getattr(options, name) for name in names}}
-    path = folder / "run.json"
-    if not path.exists():
-        path.write_text(json.dumps(now), encoding="utf-8")
-    then = json.loads(path.read_text(encoding="utf-8"))
-    if then != now:
-        remedy = "Choose another folder, or the same commit and options"
-        raise SystemExit(f"{folder} holds a run with {then}; now it is {now}. {remedy}.")
 
 
 def main():
@@ -169,7 +152,6 @@ def main():
     parser.add_argument("--count", type=int, default=300, help="mutants")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
     parser.add_argument("--most", type=int, default=100, help="tests of a mutant and backend")
-    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--changed", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     folder = options.folder.resolve()
@@ -177,28 +159,19 @@ def main():
         try_change(folder, options.most)
         return
     folder.mkdir(parents=True, exist_ok=True)
-    check_same_run(folder, options)
-    config = folder / "cosmic-ray.toml"
+    config, clone, session = folder / "config.toml", folder / "clone", folder / "session.sqlite"
     text = CONFIG.format(python=sys.executable, folder=folder, most=options.most)
     config.write_text(text, encoding="utf-8")
-    clones = [folder / f"clone-{n}" for n in range(options.processes)]
-    sessions = [folder / f"session-{n}.sqlite" for n in range(options.processes)]
-    for n, (clone, session) in enumerate(zip(clones, sessions, strict=True)):
-        if not session.exists():
-            shutil.rmtree(clone, ignore_errors=True)
-            subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
-            choose(clone, session, config, options.count, options.seed, n, options.processes)
-        # A killed run leaves a change behind.
-        subprocess.run(["git", "checkout", "-q", "."], cwd=clone, check=True)
-    measure(clones[0], folder)
-    running = [
-        subprocess.Popen(["cosmic-ray", "exec", config, session], cwd=clone, env=ENVIRONMENT)
-        for clone, session in zip(clones, sessions, strict=True)
-    ]
-    while any(process.poll() is None for process in running):
-        time.sleep(60)
-        print(dict(results(sessions)[0]), flush=True)
-    counts, survivors = results(sessions)
+    if not session.exists():
+        shutil.rmtree(clone, ignore_errors=True)
+        subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
+        choose(clone, session, config, options.count, options.seed)
+    # A killed run leaves a change behind.
+    subprocess.run(["git", "checkout", "-q", "."], cwd=clone, check=True)
+    measure(clone, folder)
+    run = ["cosmic-ray", "exec", config, session]
+    subprocess.run(run, cwd=clone, env=ENVIRONMENT, check=True)
+    counts, survivors = results(session)
     for place, changed, tests in survivors:
         print(f"\n{place} ({tests or 'no test runs it'})", *changed, sep="\n")
     print(f"\n{dict(counts)} of {sum(counts.values())} mutants")

@@ -1,8 +1,6 @@
 """What the import brings with it, or asks for, and `python -m`."""
 
 import importlib.metadata
-import os
-import subprocess
 import sys
 
 import keras
@@ -10,7 +8,7 @@ import pytest
 
 import keras_attention
 from keras_attention import __main__
-from tests import ROOT, fast
+from tests import fast, python
 
 OPTIONAL = "matplotlib", "keras_tuner", "tensorboard", "tensorflow_text", "sklearn"
 OPTIONAL += "sentencepiece", "tokenizers"
@@ -32,35 +30,26 @@ import keras_attention
 """
 
 
-def run(code, *arguments, backend="tensorflow"):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": backend}
-    options = {"env": environment, "capture_output": True, "text": True, "check": False}
-    done = subprocess.run([sys.executable, "-c", code, *arguments], **options)
-    return done.stdout if done.returncode == 0 else done.stderr.splitlines()[-1]
-
-
 @pytest.mark.parametrize("backend", fast(["jax", "torch"], ["jax"]))
 def test_the_import_loads_nothing_optional_no_other_backend_and_takes_no_name(backend):
     pytest.importorskip(backend, reason="the backend is not installed")
     others = {"tensorflow", "jax", "torch"} - {backend}
-    assert run(LOADED, *OPTIONAL, *others, backend=backend) == "[] layer\n"
+    assert python("-c", LOADED, *OPTIONAL, *others, KERAS_BACKEND=backend) == "[] layer\n"
 
 
-def test_no_backend():
-    message = run(MISSING, "tensorflow", "jax", "torch")
-    assert message.startswith("ModuleNotFoundError: Keras is set to run on tensorflow, which is")
-    assert "Install it: pip install tensorflow. Or install another of" in message
+INSTALL = "Install it: pip install tensorflow. Or install another of"
 
 
-def test_another_backend():
+@pytest.mark.parametrize(("missing", "words"), [
+    (["tensorflow", "jax", "torch"], ["Keras is set to run on tensorflow, which is", INSTALL]),
+    (["tensorflow", "torch"], ["Set the environment variable KERAS_BACKEND=jax."]),
+    (["ml_dtypes"], ["No module named 'ml_dtypes'"]),  # as Python says it
+])  # fmt: skip
+def test_a_package_is_missing(missing, words):
     pytest.importorskip("jax", reason="JAX is not installed")
-    message = run(MISSING, "tensorflow", "torch")
-    assert message.endswith("Set the environment variable KERAS_BACKEND=jax.")
-
-
-def test_a_package_that_keras_needs_is_missing():
-    """Other import errors are raised unchanged."""
-    assert run(MISSING, "ml_dtypes").endswith("No module named 'ml_dtypes'")
+    with pytest.raises(AssertionError) as error:
+        python("-c", MISSING, *missing, KERAS_BACKEND="tensorflow")
+    assert all(x in str(error.value) for x in ("\nModuleNotFoundError: ", *words))
 
 
 def test_the_versions_for_an_issue(capsys):

@@ -1,16 +1,12 @@
 """The table of the benchmarks is whole, its peers compute the same, and the harness is fair."""
 
-import subprocess
-import sys
-
 import cases
-import etth
 import harness
 import numpy as np
 import pytest
 import steps
 
-from tests import ROOT
+from tests import ROOT, python
 
 
 def test_the_table_is_whole():
@@ -30,25 +26,23 @@ AGREE = {
     "BiDAFAttentionFlow, B8 T400 J30 d100": {"batch": 2, "context": 7, "query": 3, "units": 5},
     "bag of 1,000": {**TINY, "features": 3},
     "additive score, B16 T128 U256": {**TINY, "compiling": None},
-    "additive score, nothing compiled, B16 T128 U256": {**TINY, "compiling": False},
     "LuongAttention, dot, B16 T128 U256": {**TINY, "score": "dot"},
 }
 
 
-def results(name, peer, mode):
+def results(name, peer):
     """The outputs of a step; the same random weights for both sides."""
     built = steps.build(name, peer)
     for n, weight in enumerate(built.weights):
         weight.assign(np.random.default_rng(n).normal(scale=0.1, size=weight.shape))
-    return steps.make_step("tensorflow", built, mode, "with gradients").run()
+    return steps.make_step("tensorflow", built, "graph", "with gradients").run()
 
 
-@pytest.mark.parametrize("mode", ["graph", "XLA"])
 @pytest.mark.parametrize("name", AGREE)
-def test_ours_and_plain_keras_agree(name, mode, monkeypatch):
+def test_ours_and_plain_keras_agree(name, monkeypatch):
     case = cases.CASES[name]._replace(sizes=AGREE[name])
     monkeypatch.setitem(cases.CASES, name, case)
-    ours, plain = (results(name, peer, mode) for peer in (None, "plain Keras"))
+    ours, plain = (results(name, peer) for peer in (None, "plain Keras"))
     assert len(ours) == len(plain) > 1
     for x, y in zip(ours, plain, strict=True):
         y = np.reshape(y, x.shape)  # a kernel of one column for a vector
@@ -72,9 +66,8 @@ def test_requests_take_turns_and_one_that_fails_is_left_out(monkeypatch):
 
 
 def run(command, *options):
-    command = [sys.executable, ROOT / "benchmarks" / f"{command}.py", *options]
-    done = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", check=True)
-    return [line.split("  ") for line in done.stdout.splitlines()]
+    printed = python(ROOT / "benchmarks" / f"{command}.py", *options)
+    return [line.split("  ") for line in printed.splitlines()]
 
 
 @pytest.mark.slow
@@ -87,41 +80,3 @@ def test_speed_stands_beside_a_peer_or_another_checkout():
     _, row = run("speed", *options, "--beside", str(ROOT))
     assert "other checkout" in row
     assert 0.3 < float(row[-1].split("(")[1][:-1]) < 3
-
-
-def write_hours(path, count=360):
-    numbers = np.random.default_rng(0).normal(size=(count, 7)).round(3)
-    rows = [",".join(["2016-07-01", *map(str, row)]) for row in numbers]
-    path.write_text("\n".join(["date,a,b,c,d,e,f,g", *rows]))
-    return path
-
-
-def test_the_table_of_etth_has_a_header(tmp_path, monkeypatch, capsys):
-    path = write_hours(tmp_path / "hours.csv")
-    monkeypatch.setattr(etth, "PARTS", (200, 280, 360))
-    monkeypatch.setattr(etth, "fit", lambda *given: None)
-    options = ["--horizons", "24", "--history", "48", "--attention-history", "24"]
-    monkeypatch.setattr("sys.argv", ["etth.py", str(path), *options])
-    etth.main()
-    header, *rows = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert header == ["horizon", "model", "squared", "absolute", "seconds"]
-    models = "persistence", "ridge", "DLinear", "attention"
-    assert [row[:2] for row in rows] == [["24", name] for name in models]
-    table = etth.read(path)
-    test = np.array([table[n : n + 24] for n in range(280, 337)])
-    gaps = test - np.array([table[n - 24 : n] for n in range(280, 337)])
-    assert rows[0][2:4] == [f"{np.mean(gaps**2):.3f}", f"{np.mean(np.abs(gaps)):.3f}"]
-
-
-@pytest.mark.parametrize(("change", "fragment"), [
-    (lambda path: path.unlink(), "not found"),
-    (lambda path: write_hours(path, 359), "359 hours, fewer than 360"),
-    (lambda path: path.write_text("date,a\nx,1\n"), "invalid column index 2 at row 1"),
-    (lambda path: path.write_text("date\nx" + ",a" * 7), "could not convert string 'a'"),
-])  # fmt: skip
-def test_files_that_are_no_etth(change, fragment, tmp_path, monkeypatch):
-    monkeypatch.setattr(etth, "PARTS", (200, 280, 360))
-    path = write_hours(tmp_path / "hours.csv")
-    change(path)
-    with pytest.raises(SystemExit, match=rf"{path}: .*{fragment}.*as ETTh1.csv\."):
-        etth.read(path)

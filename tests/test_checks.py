@@ -1,28 +1,13 @@
 """Mistakes of newcomers: the message says what was given, what was expected, what to write."""
 
 import functools
-import inspect
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras import layers, ops
 
-from keras_attention import (
-    AttentionPooling,
-    AttentionRNN,
-    BahdanauAttention,
-    BiDAFAttentionFlow,
-    HierarchicalAttention,
-    LuongAttention,
-    MemoryHop,
-    MemoryNetwork,
-    MultiSource,
-    ScoringMixin,
-    beam_search,
-    greedy_search,
-)
+import keras_attention as ka
 from keras_attention.attention import Memory
 from keras_attention.ops import compiling
 from tests.helpers import assert_refused, refusals
@@ -31,26 +16,25 @@ B, TQ, TK, D = 2, 3, 7, 5
 QUERY, VALUE, WIDER = (np.ones(shape, "float32") for shape in ((B, TQ, D), (B, TK, D), (B, TK, 11)))
 STEP, WORDS = QUERY[:, 0], VALUE[:, None]
 MASK = np.ones((B, TK), bool)
-IDS = np.arange(B * TK).reshape(B, TK) % 9
 STORY, ASKED = np.ones((B, 3, 4), "int32"), np.ones((B, 4), "int32")
 RAGGED = tf.ragged.constant([[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]]], ragged_rank=1)
 
 
 def network(**options):
-    return MemoryNetwork(**{"vocabulary_size": 9, "units": 4, **options})
+    return ka.MemoryNetwork(**{"vocabulary_size": 9, "units": 4, **options})
 
 
 def additive(*inputs, **options):
-    return BahdanauAttention(4)(*inputs, **options)
+    return ka.BahdanauAttention(4)(*inputs, **options)
 
 
 def local(**options):
-    return LuongAttention(alignment="local-m")(STEP, VALUE, **options)
+    return ka.LuongAttention(alignment="local-m")(STEP, VALUE, **options)
 
 
 def decoder(cell=None, attention=None, **options):
-    cell, attention = cell or layers.GRUCell(4), attention or BahdanauAttention(3)
-    return AttentionRNN(cell, attention, **options)
+    cell, attention = cell or layers.GRUCell(4), attention or ka.BahdanauAttention(3)
+    return ka.AttentionRNN(cell, attention, **options)
 
 
 def start(state, cell=None):
@@ -63,7 +47,7 @@ def called(layer, *inputs):
 
 
 def read():
-    return called(BahdanauAttention(4), QUERY, VALUE)
+    return called(ka.BahdanauAttention(4), QUERY, VALUE)
 
 
 def started():
@@ -77,19 +61,14 @@ def step(inputs=STEP, state=None, memory=None):
     return layer.step(inputs, first if state is None else state, memory or prepared)
 
 
-def state_of_one():
-    layer, _, memory = started()
-    return layer.get_initial_state(memory._replace(key=memory.key[:1], value=memory.value[:1]))
-
-
 # A function that makes the layer, and the inputs of a call.
 LAYERS = {
-    "bahdanau": (lambda: BahdanauAttention(4), (QUERY, VALUE)),
-    "luong": (LuongAttention, (QUERY, VALUE)),
-    "flow": (BiDAFAttentionFlow, (QUERY, VALUE)),
-    "pooling": (lambda: AttentionPooling(4), (VALUE,)),
-    "hierarchical": (lambda: HierarchicalAttention(4), (WORDS,)),
-    "hop": (MemoryHop, (STEP, VALUE)),
+    "bahdanau": (lambda: ka.BahdanauAttention(4), (QUERY, VALUE)),
+    "luong": (ka.LuongAttention, (QUERY, VALUE)),
+    "flow": (ka.BiDAFAttentionFlow, (QUERY, VALUE)),
+    "pooling": (lambda: ka.AttentionPooling(4), (VALUE,)),
+    "hierarchical": (lambda: ka.HierarchicalAttention(4), (WORDS,)),
+    "hop": (ka.MemoryHop, (STEP, VALUE)),
     "network": (network, (STORY, ASKED)),
     "decoder": (decoder, (QUERY, VALUE)),
 }
@@ -97,64 +76,41 @@ every_layer = pytest.mark.parametrize(("make", "inputs"), LAYERS.values(), ids=L
 
 # Every boolean argument of a constructor, and a function that takes it.
 BOOLEANS = {
-    **dict.fromkeys(["use_bias", "weight_norm"], functools.partial(BahdanauAttention, 4)),
-    **dict.fromkeys(["query_to_context", "context_to_query"], BiDAFAttentionFlow),
-    "input_feeding": lambda **x: decoder(None, LuongAttention(), **x),
+    **dict.fromkeys(["use_bias", "weight_norm"], functools.partial(ka.BahdanauAttention, 4)),
+    **dict.fromkeys(["query_to_context", "context_to_query"], ka.BiDAFAttentionFlow),
+    "input_feeding": lambda **x: decoder(None, ka.LuongAttention(), **x),
     **dict.fromkeys(["return_state", "unroll"], decoder),
     "null_memories": network,
 }
 
 
-@pytest.mark.parametrize("given", ["no", "", 0, 1, None, []], ids=repr)
 @pytest.mark.parametrize(("name", "make"), BOOLEANS.items(), ids=BOOLEANS)
-@pytest.mark.each_value
-def test_booleans_must_be_true_or_false(name, make, given):
-    fragments = f"`{name}` must be True or False", repr(given)
-    assert_refused(lambda: make(**{name: given}), *fragments)
+def test_booleans_must_be_true_or_false(name, make):
+    for given in ("no", "", 0, 1, None, []):
+        fragments = f"`{name}` must be True or False", repr(given)
+        assert_refused(lambda given=given: make(**{name: given}), *fragments)
     assert make(**{name: np.True_}).get_config()[name] is True
 
 
 @every_layer
-@pytest.mark.parametrize("given", ["False", 1, None, tf.constant(True)], ids=str)
-@pytest.mark.each_value
-def test_flags_of_a_call(make, inputs, given):
-    name = "return_attention_scores"
-    assert_refused(lambda: make()(*inputs, **{name: given}), f"`{name}` must be True or False")
-    assert_refused(lambda: make()(*inputs, training="no"), "`training` must be None, True or False")
-
-
-@every_layer
-def test_flags_of_numpy_and_keras_are_accepted(make, inputs):
-    layer = make()
-    outputs = layer(*inputs, return_attention_scores=np.True_)
-    assert len(outputs) == len(layer(*inputs, return_attention_scores=True)) == 2
+def test_flags_of_a_call(make, inputs):
+    layer, name = make(), "return_attention_scores"
+    for given in ("False", 1, None, tf.constant(True)):
+        words = f"`{name}` must be True or False"
+        assert_refused(lambda given=given: layer(*inputs, **{name: given}), words)
+    assert_refused(lambda: layer(*inputs, training="no"), "`training` must be None, True or False")
+    assert len(layer(*inputs, **{name: np.True_})) == len(layer(*inputs, **{name: True})) == 2
     for training in (None, True, 0, np.True_, tf.constant(False)):
         layer(*inputs, training=training)
 
 
-@pytest.mark.parametrize("make", [lambda: BahdanauAttention(4), LuongAttention, MemoryHop])
+@pytest.mark.parametrize("make", [lambda: ka.BahdanauAttention(4), ka.LuongAttention, ka.MemoryHop])
 def test_use_causal_mask_must_be_a_boolean(make):
     layer = called(make(), QUERY, VALUE)
-    attend = functools.partial(layer.attend, QUERY, layer.prepare(VALUE))
-    call = functools.partial(make(), QUERY, VALUE)
-    assert_refused(lambda: call(use_causal_mask="no"), "`use_causal_mask` must be True")
+    assert_refused(lambda: layer(QUERY, VALUE, use_causal_mask="no"), "`use_causal_mask` must be ")
     for name in ("use_causal_mask", "return_attention_scores", "training"):
-        assert_refused(lambda name=name: attend(**{name: "no"}), f"`{name}` must be ")
-
-
-@every_layer
-def test_an_argument_of_another_kind_is_named(make, inputs):
-    """Vectors for ids and ids for vectors, or all arguments in one list."""
-    names = [*inspect.signature(make().call).parameters][: len(inputs)]
-    for n, (name, x) in enumerate(zip(names, inputs, strict=True)):
-        kind, other = "floating-point", "int32"
-        if x.dtype == "int32":
-            kind, other = "integer ids", "float32"
-        given = [y.astype(other) if m == n else y for m, y in enumerate(inputs)]
-        received = f"received {other} of shape {x.shape}"
-        assert_refused(lambda given=given: make()(*given), f"`{name}` must be {kind}", received)
-    call = f"Call layer({', '.join(names)})."
-    assert_refused(lambda: make()([*inputs]), f"`{names[0]}` must be", "received [", call)
+        attend = functools.partial(layer.attend, QUERY, layer.prepare(VALUE), **{name: "no"})
+        assert_refused(attend, f"`{name}` must be ")
 
 
 def repeat(tokens, state, memory):
@@ -167,36 +123,31 @@ def search(kind, step=repeat, memory=STEP, **x):
 
 # The name of a number, its largest allowed value, and a function that takes it.
 NUMBERS = [
-    *(("units", 2**20, make) for make in (
-        BahdanauAttention, lambda n: LuongAttention(units=n), AttentionPooling,
-        HierarchicalAttention, lambda n: network(units=n))),
-    ("half_width", 2**24, lambda n: LuongAttention(alignment="local-p", half_width=n)),
-    ("max_length", 2**24, lambda n: LuongAttention("location", max_length=n)),
-    ("sentence_units", 2**20, lambda n: HierarchicalAttention(4, n)),
+    ("units", 2**20, ka.BahdanauAttention),
+    ("units", 2**20, lambda n: ka.LuongAttention(units=n)),
+    ("half_width", 2**24, lambda n: ka.LuongAttention(alignment="local-p", half_width=n)),
+    ("max_length", 2**24, lambda n: ka.LuongAttention("location", max_length=n)),
     *((name, most, lambda n, name=name: network(**{name: n})) for name, most in (
         ("vocabulary_size", 2**24), ("memory_size", 2**24), ("position_encoding", 2**24),
         ("hops", 100))),
-    ("seed", 2**32 - 1, lambda n: BahdanauAttention(4, seed=n)),
-    ("seed", 2**32 - 1, lambda n: HierarchicalAttention(4, dropout=0.1, seed=n)),
+    ("seed", 2**32 - 1, lambda n: ka.HierarchicalAttention(4, dropout=0.1, seed=n)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("more", [1, 2**62, 2**70])
 @pytest.mark.parametrize(("name", "most", "make"), NUMBERS)
-@pytest.mark.each_value
-def test_numbers_that_are_too_large(name, most, make, more):
+def test_numbers_that_are_too_large(name, most, make):
     assert make(most).get_config()[name] == most
-    assert_refused(lambda: make(most + more), f"`{name}`", f"{most}", f"received {most + more}")
+    for given in (most + 1, 2**62, 2**70):
+        assert_refused(lambda given=given: make(given), f"`{name}`", str(most), f"received {given}")
 
 
-@pytest.mark.parametrize("given", [2**31, 2**62])
-@pytest.mark.parametrize("kind", [greedy_search, beam_search])
-def test_searches_with_numbers_that_are_too_large(kind, given):
+@pytest.mark.parametrize("kind", [ka.greedy_search, ka.beam_search])
+def test_searches_with_numbers_that_are_too_large(kind):
     limits = {"max_length": 2**20, "start_token": 2**31 - 1, "end_token": 2**31 - 1}
-    limits |= {"beam_width": 2**12, "length_penalty": 5} if kind is beam_search else {}
+    limits |= {"beam_width": 2**12, "length_penalty": 5} if kind is ka.beam_search else {}
     for name, most in limits.items():
-        words = f"`{name}` must be", f"{most}", f"received {given}"
-        assert_refused(lambda name=name: search(kind, **{name: given}), *words)
+        words = f"`{name}` must be", f"{most}", f"received {2**31}"
+        assert_refused(lambda name=name: search(kind, **{name: 2**31}), *words)
 
 
 def test_too_many_steps_to_unroll():
@@ -207,68 +158,39 @@ def test_too_many_steps_to_unroll():
 
 
 def test_seeds():
-    assert_refused(lambda: BahdanauAttention(4, seed=-1), "`seed`", "received -1")
-    for seed in (np.int64(3), 2**32 - 1):
-        called(BahdanauAttention(4, dropout=0.5, seed=seed), QUERY, VALUE)
-        called(HierarchicalAttention(4, dropout=0.5, seed=seed), WORDS)
+    assert_refused(lambda: ka.BahdanauAttention(4, seed=-1), "`seed`", "received -1")
+    called(ka.BahdanauAttention(4, dropout=0.5, seed=np.int64(3)), QUERY, VALUE)
+    called(ka.HierarchicalAttention(4, dropout=0.5, seed=2**32 - 1), WORDS)
 
 
-class NoScore(ScoringMixin, layers.Layer):
-    def score(self, query, key):
-        pass
-
-
-PICTURES = np.ones((2, 8, 9, 64))
 UNITS = "`units` must be a positive integer, at most 1048576; received "
-FOUR_AXES = "of shape (2, memory steps, features); received float64 of shape (2, 8, 9, 64)."
 BY_NAME = "Pass a mask by its name: `query_mask` or `value_mask` or `attention_mask`."
 PREPARED = "received Memory. A prepared memory goes to attend() or step()."
-NO_WEIGHTS = "has no weights yet. Call it once, or its build(), before decoding."
-PREPARE = "`memory` must be what prepare(memory, memory_mask) returns"
 
 test_constructors = refusals(
-    (lambda: LuongAttention("location"), "`max_length` must be a positive integer", "; received"),
-    (lambda: LuongAttention(max_length=9),
+    (lambda: ka.LuongAttention(max_length=9),
      '`max_length` is for score_mode="location" only; received 9. Leave it out.'),
-    (lambda: BahdanauAttention("64"), UNITS + "'64' of type str. Write units=64."),
-    (lambda: BahdanauAttention(np.float64(64)), "float64. Write units=64."),
-    (lambda: BahdanauAttention(4, scores="dot"),
+    (lambda: ka.BahdanauAttention("64"), UNITS + "'64' of type str. Write units=64."),
+    (lambda: ka.BahdanauAttention(4, scores="dot"),
      "Unrecognized keyword arguments passed to BahdanauAttention: {'scores': 'dot'}"),
-    (lambda: BahdanauAttention(4, dropout=50), "received 50. 50 % is 0.5."),
-    (lambda: NoScore()(QUERY, VALUE),
-     "`score` must return floating-point values of shape (2, 3, 7); received None."),
-    (lambda: HierarchicalAttention(4, word_encoder=layers.GRUCell(3)),
+    (lambda: ka.BahdanauAttention(4, dropout=50), "received 50. 50 % is 0.5."),
+    (lambda: ka.HierarchicalAttention(4, word_encoder=layers.GRUCell(3)),
      "`word_encoder` must be None, or a layer that returns a vector for every step",
      "received <GRUCell", "A cell makes one step: pass keras.layers.RNN(cell, return_sequences=T"),
-    (lambda: HierarchicalAttention(4, sentence_encoder=layers.GRU),
-     "received the class GRU. Make one: GRU(...)."),
     *((compiling(x).__enter__, "`choice` must be True, False or None", repr(x))
       for x in ("False", 0, 1)),
     # Decoders.
     (lambda: decoder(layers.GRU(4)), "received <GRU",
      "It runs over whole sequences; pass a cell, such as keras.layers.GRUCell(units)."),
     (lambda: decoder(layers.GRUCell), "received the class GRUCell. Make one: GRUCell(...)."),
-    (lambda: decoder(None, BahdanauAttention),
-     "received the class BahdanauAttention. Make one: BahdanauAttention(...)."),
-    (lambda: decoder(BahdanauAttention(3), layers.GRUCell(4)),
+    (lambda: decoder(ka.BahdanauAttention(3), layers.GRUCell(4)),
      "received <BahdanauAttention", "Call AttentionRNN(cell, attention), the cell first."),
-    (lambda: decoder(None, [BahdanauAttention(3)]), "`attention` must be one layer"),
-    (lambda: decoder([layers.GRUCell(4)] * 2),
-     "`cell` must not hold one cell more than once; received [<GRUCell",
-     "Make each: [keras.layers.GRUCell(256) for _ in range(2)]."),
-    (lambda: decoder([layers.GRUCell(4), layers.GRU(4)]), "It runs over whole sequences"),
 )  # fmt: skip
 
 test_calls = refusals(
-    (lambda: decoder()(QUERY, [VALUE, STEP]),
-     "`memory` must be ", "float32 of shape (2, 5)]. Several memories need a MultiSource. Call"),
-    (lambda: additive({"query": QUERY, "value": VALUE}), "`query` ", "received {'query': array("),
     (lambda: additive(QUERY.tolist(), VALUE), "`query` must be floating-point", "[[[1.0, 1.0,"),
-    (lambda: MultiSource([BahdanauAttention(4), BahdanauAttention(4)])(QUERY, [VALUE, PICTURES]),
-     "`value[1]` must be floating-point, " + FOUR_AXES),
     (lambda: additive(RAGGED, RAGGED),
      "received ragged float32 of shape (2, None, 2). Pad it: query.to_tensor(), and pass its"),
-    (lambda: additive(keras.Input((None, 2), ragged=True), VALUE), "`query`", "received ragged"),
     (lambda: additive(QUERY, tf.sparse.from_dense(VALUE)), "`value` must be floating-point",
      "received sparse float32 of shape (2, 7, 5). Convert it: tf.sparse.to_dense(value)."),
     # Positions.
@@ -276,12 +198,11 @@ test_calls = refusals(
      "`position`, the numbers of the steps of the query, must be an integer from 0, or integers "
      "of shape (2,); received None.",
      "Pass position=i, with i = 0, 1, 2 and so on, to the call or to attend()."),
-    (lambda: LuongAttention(alignment="local-m")(QUERY, VALUE, position=3),
+    (lambda: ka.LuongAttention(alignment="local-m")(QUERY, VALUE, position=3),
      "must be integers of shape (2, 3); received 3. Leave it out to count from 0."),
-    (lambda: LuongAttention()(STEP, VALUE, position=3),
+    (lambda: ka.LuongAttention()(STEP, VALUE, position=3),
      "`position` is for attentions that count steps, such as local-m; received 3. Leave it out."),
-    *((lambda x=x: local(position=x), "must be an integer from 0, or integers of shape (2,)")
-      for x in ("1", 1.5, -1)),
+    (lambda: local(position=-1), "must be an integer from 0, or integers of shape (2,)"),
     (lambda: local(position=np.arange(3)),
      "or integers of shape (2,); received int64 of shape (3,)."),
 )  # fmt: skip
@@ -290,8 +211,6 @@ test_masks = refusals(
     (lambda: additive(QUERY, VALUE, value_mask=tf.ragged.constant([[True], [True, False]])),
      "`value_mask` must be boolean, of shape (2, 7); received ragged bool of shape (2, None). "
      "Pad it: value_mask.to_tensor()"),
-    (lambda: additive(QUERY, VALUE, MASK),
-     "`key` must be floating-point, ", "received bool of shape (2, 7). " + BY_NAME),
     (lambda: decoder()(QUERY, VALUE, MASK), "`initial_state`",
      "received dtype bool. Pass a mask by its name: `sequences_mask` or `memory_mask`."),
     (lambda: read().prepare(VALUE, MASK), "`key` must be ", BY_NAME + " Call layer.prepare("),
@@ -303,7 +222,7 @@ test_memories_and_states = refusals(
     (lambda: read().attend(QUERY, VALUE),
      "`memory` must come from prepare(value, value_mask=mask); received float32 of shape (2, "
      "7, 5). Call it once, before the first query. Or call layer(query, value)."),
-    (lambda: BahdanauAttention(4).attend(QUERY, Memory(VALUE, VALUE)), "has no weights yet"),
+    (lambda: ka.BahdanauAttention(4).attend(QUERY, Memory(VALUE, VALUE)), "has no weights yet"),
     (lambda: additive(QUERY, Memory(VALUE, VALUE)),
      "`value` must be floating-point, of shape (2, memory steps, features); " + PREPARED),
     (lambda: read().prepare(Memory(VALUE, VALUE)), PREPARED + " Call layer.prepare(value)."),
@@ -312,96 +231,56 @@ test_memories_and_states = refusals(
     (lambda: start(np.zeros((B, 4), int)),
      "must hold vectors of floating-point numbers, as of an encoder; received dtype int64."),
     (lambda: started()[0](QUERY, started()[2]), "`memory` must be floating-point", PREPARED),
-    (lambda: started()[0].prepare(IDS), "attention_rnn", "`memory` must be floating-point"),
-    (lambda: started()[0].prepare(STEP), "of shape (2, 5). Call prepare(memory, memory_mask=mas"),
-    (lambda: started()[0].prepare(WIDER), "was built for `memory` of 5 features"),
-    (lambda: started()[0].prepare(VALUE, MASK.astype(int)), "`memory_mask` must be boolean"),
-    (lambda: decoder().prepare(VALUE), NO_WEIGHTS),
+    (lambda: started()[0].prepare(WIDER), "attention_rnn", "was built for `memory` of 5 features",
+     "Call prepare(memory, memory_mask=mas"),
     (lambda: start(True), "`initial_state` must hold tensors; received True. Pass the cell states"),
     (lambda: start([np.zeros((B, n), "float32") for n in (6, 4)], [*map(layers.GRUCell, (4, 6))]),
      "cell states [(2, 4), (2, 6)]; received 2, [(2, 6), (2, 4)]."),
-    (lambda: decoder().step(STEP, None, Memory(VALUE, VALUE)), NO_WEIGHTS),
-    (lambda: started()[0].step(STEP, started()[1], VALUE), PREPARE),
-    (lambda: step(np.array([1, 2])),
-     "`inputs` must be floating-point, of shape (2, 5); received int64 of shape (2,). Embed ids"),
+    (lambda: decoder().step(STEP, None, Memory(VALUE, VALUE)),
+     "has no weights yet. Call it once, or its build(), before decoding."),
     (lambda: step(np.repeat(STEP, 5, axis=0)),
      "because `memory` has batch size 2", ". In a search, use the memory that it passes to `st"),
-    (lambda: step(state=[STEP]),
-     "`state` must be the DecoderState", "received [float32 of shape (2, 5)]"),
     (lambda: step(state=started()[1]._replace(cells=[np.zeros((B, 9), "float32")])),
      "`state` must hold 1 cell state [(2, 4)]; received 1, [(2, 9)]."),
-    (lambda: step(state=state_of_one()), "cell state [(2, 4)]; received 1, [(1, 4)]."),
-    (lambda: started()[0].get_initial_state(B), PREPARE + ", made once before the first step; re"),
+    (lambda: started()[0].get_initial_state(B),
+     "`memory` must be what prepare(memory, memory_mask) returns, made once before the first step"),
 )  # fmt: skip
 
-KNOWN = "`query_mask` or `value_mask` or `attention_mask`"
-UNKNOWN = {
-    "bahdanau": ("mask", KNOWN),
-    "luong": ("memory_mask", KNOWN),
-    "flow": ("value_mask", "`context_mask` or `query_mask`"),
-    "pooling": ("value_mask", "`mask`"),
-    "hierarchical": ("word_mask", "`mask`"),
-    "hop": ("mask", KNOWN),
-    "decoder": ("value_mask", "`sequences_mask` or `memory_mask`"),
-}
 
-
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_masks_by_an_unknown_name(name):
-    (make, inputs), (given, known) = LAYERS[name], UNKNOWN[name]
+@pytest.mark.parametrize(("name", "given", "known"), [
+    ("bahdanau", "mask", "`query_mask` or `value_mask` or `attention_mask`"),
+    ("flow", "value_mask", "`context_mask` or `query_mask`"),
+    ("pooling", "value_mask", "`mask`"),
+    ("decoder", "value_mask", "`sequences_mask` or `memory_mask`"),
+])  # fmt: skip
+def test_masks_by_an_unknown_name(name, given, known):
+    make, inputs = LAYERS[name]
     words = f"the call takes no `{given}`.*Pass a mask by its name: {known}\\."
     with pytest.raises(TypeError, match=words):
         make()(*inputs, **{given: MASK})
-
-
-def test_unknown_arguments():
-    with pytest.raises(TypeError, match=r"the call takes no `mask`; it takes story, question, "):
-        network()(STORY, ASKED, mask=MASK)
     with pytest.raises(TypeError, match=r"the call takes no `values`; it takes query, value, key"):
         additive(QUERY, values=VALUE)
 
 
 def test_the_mixin_is_a_layer_and_goes_before_others():
-    both = type("Both", (ScoringMixin, layers.Layer), {"score": lambda self, q, k: q @ k})
+    both = type("Both", (ka.ScoringMixin, layers.Layer), {"score": lambda self, q, k: q @ k})
     assert isinstance(both(), layers.Layer)
     with pytest.raises(TypeError, match="consistent method resolution"):
-        type("Late", (layers.Layer, ScoringMixin), {})
+        type("Late", (layers.Layer, ka.ScoringMixin), {})
 
 
 def test_masks_by_position():
     """Keras would pass masks that are None twice."""
-    layer, flow, mask = BahdanauAttention(4), BiDAFAttentionFlow(), MASK.copy()
-    mask[:, 3:] = False
-    by_name = layer(QUERY, VALUE, value_mask=mask), flow(QUERY, VALUE, query_mask=mask)
-    by_place = layer(QUERY, VALUE, None, None, mask), flow(QUERY, VALUE, None, mask)
-    assert all(map(np.array_equal, by_name, by_place))
+    layer, mask = ka.BahdanauAttention(4), np.arange(TK) < [[3], [3]]
+    found = layer(QUERY, VALUE, None, None, mask)
+    assert np.array_equal(found, layer(QUERY, VALUE, value_mask=mask))
 
 
-START = "`start_token` must be an integer from 0 to 2147483647"
-FUNCTION = "`step` must be a function step(tokens, state, memory)"
-
-
-@pytest.mark.parametrize(("options", "words"), [
-    ({"start_token": tf.constant(1)}, (START, "Write start_token=1.")),
-    ({"start_token": np.array([1, 1])}, (START + "; received array([1, 1])",)),
-    ({"start_token": "<s>"},
-     (START + "; received '<s>' of type str.", "Look it up in the vocabulary.")),
-    ({"max_length": "4"}, ("received '4' of type str. Write max_length=4.",)),
-    ({"step": None}, (FUNCTION, "None")),
-    ({"step": lambda tokens, state: None}, (FUNCTION, "too many positional arguments")),
-    ({"step": lambda tokens, state, memory: (ops.ones((10, 5)), None)},
-     ("`step` must return the tuple (logits, state, weights), None for what is missing; "
-      "received a tuple of 2.",)),
-    ({"memory": RAGGED},
-     ("`memory` must be a dense tensor; received ragged float32 of shape (2, None, 2). Pad it",)),
-])  # fmt: skip
-def test_mistakes_of_searches(options, words):
-    for kind in (beam_search, greedy_search):
-        assert_refused(lambda kind=kind: search(kind, **options), *words)
-
-
-test_mistakes_of_beam_searches = refusals(
-    (lambda: search(beam_search, step=lambda *_: (ops.ones((10, 1, 5)), None, None)),
-     "`step` must return logits, float of shape (10, None)", "(10, 1, 5)"),
-    (lambda: search(beam_search, length_penalty=True), "`length_penalty` must be a number"),
+test_searches = refusals(
+    (lambda: search(ka.beam_search, start_token=tf.constant(1)),
+     "`start_token` must be an integer from 0 to 2147483647", "Write start_token=1."),
+    (lambda: search(ka.greedy_search, step=None),
+     "`step` must be a function step(tokens, state, memory)", "None"),
+    (lambda: search(ka.beam_search, memory=RAGGED),
+     "`memory` must be a dense tensor; received ragged float32 of shape (2, None, 2). Pad it"),
 )  # fmt: skip

@@ -65,8 +65,6 @@ LISTED = "received [float64 of shape (2, 3, 5), float64 of shape (2, 7, 11)]. "
     ("query", IDS,
      "received int64 of shape (2, 7). Embed ids first: keras.layers.Embedding(vocabulary_size, "
      'features)(ids). Cast other values: keras.ops.cast(query, "float32"). Call'),
-    ("query", QUERY[0, 0], f"`query` must be floating-point, of shape {EITHER}; received float64 "
-     "of shape (5,). Call layer(query, value)."),
     ("value", np.ones((3, 7, 11)), f"`value` must be floating-point, of shape {STEPS}, because "
      "`query` has batch size 2; received float64 of shape (3, 7, 11). Call"),
     ("query", keras.KerasTensor((2, 3, None)),

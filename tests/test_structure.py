@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests import ROOT, imports_of
+from tests import ROOT, fast, imports_of
 from tests.backends import on_tensorflow
 
 MODULES = {
@@ -43,13 +43,28 @@ def ours_in(name):
 
 
 @every_module
-def test_a_module_is_private_or_says_what_is_public(name):
-    tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
-    assigned = [x for node in tree.body if isinstance(node, ast.Assign) for x in node.targets]
-    names = [ast.unparse(x) for x in assigned]
-    private = name.rsplit(".", 1)[-1].startswith("_") or name.startswith(HOME)
+def test_what_a_module_exports_and_imports(name):
+    """The operations of Keras round float64 on JAX and PyTorch."""
+    path, home = MODULES[name], name.startswith(HOME)
+    source = path.read_text(encoding="utf-8")
+    assigned = [x for x in ast.parse(source).body if isinstance(x, ast.Assign)]
+    names = [ast.unparse(target) for node in assigned for target in node.targets]
+    private = name.rsplit(".", 1)[-1].startswith("_") or home
     private = private and name not in [f"{HOME}.{backend}" for backend in BACKENDS]
     assert ("__all__" in names) != private
+    assert ("keras", "ops") not in imports_of(path)
+    assert "keras.src" not in source
+    part = name.split(".")[1] if "." in name else None
+    for imported in ours_in(name):
+        target = imported.split(".")[1] if "." in imported else None
+        assert part is None or target == part or target in BELOW[part], imported
+        # Private modules are imported in their folder only; what lies at the top serves all.
+        if imported.rsplit(".", 1)[-1].startswith("_") and imported.count(".") > 1:
+            assert MODULES[imported].parent == path.parent, imported
+    if name != HOME and name.partition(".")[2] not in EXCEPTIONS:
+        own = {name.rpartition(".")[2]} & {*BACKENDS} if name.startswith(f"{HOME}.") else set()
+        assert {x.split(".")[0] for x, _ in imports_of(path)} & {*BACKENDS} == own
+        assert home or "backend.backend()" not in source
 
 
 @every_module
@@ -60,38 +75,15 @@ def test_public_names_exist(name):
     names = getattr(module, "__all__", [])
     # The names at the top are those of the folders.
     in_order = sorted(set(names), key=lambda name: (not name.isupper(), name))
-    assert name == "keras_attention" or names == in_order
     assert len(names) == len(in_order)
+    assert name == "keras_attention" or names == in_order
     assert all(hasattr(module, x) for x in names)
-
-
-@every_module
-def test_imports_point_down(name):
-    part = name.split(".")[1] if "." in name else None
-    for imported in ours_in(name):
-        target = imported.split(".")[1] if "." in imported else None
-        assert part is None or target == part or target in BELOW[part], imported
-
-
-@every_module
-def test_private_modules_are_imported_in_their_folder_only(name):
-    folder = MODULES[name].parent
-    modules = [x for x in ours_in(name) if x.rsplit(".", 1)[-1].startswith("_")]
-    # What lies at the top serves all folders.
-    assert not [x for x in modules if x.count(".") > 1 and MODULES[x].parent != folder]
 
 
 def test_no_module_imports_itself_through_others():
     edges = {name: set(ours_in(name)) & set(MODULES) for name in MODULES}
     edges["keras_attention"] -= {"keras_attention"}  # `from keras_attention import layers`
     graphlib.TopologicalSorter(edges).prepare()  # raises a `CycleError`
-
-
-@every_module
-def test_operations_come_from_one_module_and_nothing_is_private_to_keras(name):
-    """The operations of Keras round float64 on JAX and PyTorch."""
-    assert ("keras", "ops") not in imports_of(MODULES[name])
-    assert "keras.src" not in MODULES[name].read_text(encoding="utf-8")
 
 
 def interface(name):
@@ -112,16 +104,6 @@ def test_backends_have_and_export_the_same_names_and_signatures(name):
     lists = [x.value for x in ast.parse(source).body if "__all__" in ast.unparse(x)]
     exported = [one for names in lists for one in ast.literal_eval(names)]
     assert sorted(exported) == sorted(interface(name).keys() - {"__all__"})
-
-
-@every_module
-def test_a_backend_is_imported_in_its_module_alone(name):
-    home, _, backend = name.rpartition(".")
-    if name == HOME or name.partition(".")[2] in EXCEPTIONS:
-        return
-    own = {backend} & {*BACKENDS} if home == HOME else set()
-    assert {x.split(".")[0] for x, _ in imports_of(MODULES[name])} & {*BACKENDS} == own
-    assert home == HOME or "backend.backend()" not in MODULES[name].read_text(encoding="utf-8")
 
 
 sys.path.append(str(ROOT / "benchmarks"))
@@ -146,7 +128,7 @@ SPARE = 1.1
 
 
 @on_tensorflow
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", fast(PROGRAMS, ["eager layer", "eager step"]))
 def test_a_program_passes_few_functions(name):
     found = inside.functions_in(inside.PROGRAMS[name]())
     counts = len(found), found.total(), len({file for file, *_ in found})

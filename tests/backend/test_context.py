@@ -30,14 +30,6 @@ def context_in_graph(spec=KNOWN, jit=None, choice=None, inner=lambda run: run):
     return contexts[-1]
 
 
-def test_eager():
-    x = tf.ones((2, 3))
-    expected = ExecutionContext("tensorflow", "cpu", graph=False, static=False)
-    assert execution_context(x) == expected._replace(compiled_by="itself")
-    with compiling(False):
-        assert execution_context(x) == expected
-
-
 @pytest.mark.parametrize(("options", "static", "compiled_by"), [
     ({}, True, "itself"),
     ({"spec": UNKNOWN}, False, None),
@@ -52,6 +44,14 @@ def test_graphs(options, static, compiled_by):
     assert context_in_graph(**options) == expected
 
 
+def test_eager():
+    x = tf.ones((2, 3))
+    expected = ExecutionContext("tensorflow", "cpu", graph=False, static=False)
+    assert execution_context(x) == expected._replace(compiled_by="itself")
+    with compiling(False):
+        assert execution_context(x) == expected
+
+
 def in_loop(run):
     return lambda x: tf.while_loop(lambda n, x: n < 2, lambda n, x: (n + 1, run(x)), (0, x))
 
@@ -61,34 +61,24 @@ def in_branch(run):
 
 
 @pytest.mark.parametrize("inner", [in_loop, in_branch, tf.function])
-@pytest.mark.parametrize(("jit", "compiled_by"), [(True, "caller"), (None, "itself")])
-@pytest.mark.each_value
-def test_inner_graphs(inner, jit, compiled_by):
-    assert context_in_graph(jit=jit, inner=inner).compiled_by == compiled_by
-
-
-def test_asking_adds_nothing_to_the_graph():
-    def run(x):
-        graph = tf.compat.v1.get_default_graph()
-        before = len(graph.get_operations())
-        execution_context(x)
-        capture_compiling()
-        assert len(graph.get_operations()) == before
-        return x
-
-    for jit in (True, None):
-        tf.function(run, [KNOWN], jit_compile=jit, autograph=False).get_concrete_function()
+def test_inner_graphs(inner):
+    for jit, compiled_by in ((True, "caller"), (None, "itself")):
+        assert context_in_graph(jit=jit, inner=inner).compiled_by == compiled_by
 
 
 @pytest.mark.parametrize("choice", [True, False, None])
 @pytest.mark.parametrize("jit", [True, None])
-@pytest.mark.each_value
 def test_gradients_restore_where_they_come_from(choice, jit):
+    """And asking adds nothing to the graph."""
     kept = []
 
     def run(x):
+        graph = tf.compat.v1.get_default_graph()
+        before = len(graph.get_operations())
         with compiling(choice):
+            execution_context(x)
             kept.append(capture_compiling())
+        assert len(graph.get_operations()) == before
         return x
 
     tf.function(run, [KNOWN], jit_compile=jit, autograph=False).get_concrete_function()
@@ -99,15 +89,11 @@ def test_gradients_restore_where_they_come_from(choice, jit):
     assert capture_compiling() == Compiling()
 
 
-@pytest.fixture
-def at_most_one(monkeypatch):
+def test_many_sizes_are_told_once(monkeypatch):
+    """The first sizes are compiled. The warning says what happens to the next."""
     monkeypatch.setattr(backend, "_MOST_PROGRAMS", 1)
     monkeypatch.setattr(backend, "_programs", set())
     backend._warn_of_many.cache_clear()
-
-
-def test_many_sizes_are_told_once(at_most_one):
-    """The first sizes are compiled. The warning says what happens to the next."""
     assert may_compile("a score", 1)
     with pytest.warns(UserWarning, match="more than 1 different sizes.*Pad to few sizes") as seen:
         assert not any([may_compile("a score", size) for size in (2, 3)])

@@ -13,32 +13,7 @@ import numpy as np
 import pytest
 from keras import layers, tree
 
-import keras_attention
-from keras_attention import (
-    RETAIN,
-    AttentionPooling,
-    AttentionRNN,
-    BahdanauAttention,
-    BiDAFAttentionFlow,
-    CoverageAttention,
-    DecoderStack,
-    DynamicConvolutionAttention,
-    FeatureAttention,
-    ForwardAttention,
-    GMMAttention,
-    HierarchicalAttention,
-    LocationSensitiveAttention,
-    LuongAttention,
-    MemoryHop,
-    MemoryNetwork,
-    MonotonicAttention,
-    MultiHead,
-    MultiSource,
-    RecurrentScoringMixin,
-    ResidualRNNCells,
-    StepwiseMonotonicAttention,
-    TargetAttention,
-)
+import keras_attention as ka
 from tests.helpers import normal, randomize
 from tests.past_weights import PastWeightsAttention
 
@@ -184,7 +159,7 @@ def part(kind, *args, **kwargs):
 
 
 def heads(kind, *args, **kwargs):
-    return lambda dtype, unroll: MultiHead(kind(*args, **kwargs, dtype=dtype), 2)
+    return lambda dtype, unroll: ka.MultiHead(kind(*args, **kwargs, dtype=dtype), 2)
 
 
 def cell(kind, units):
@@ -197,11 +172,11 @@ def cells(*makers):
 
 
 def sources(*makers):
-    return lambda dtype, unroll: MultiSource(cells(*makers)(dtype, unroll), dtype=dtype)
+    return lambda dtype, unroll: ka.MultiSource(cells(*makers)(dtype, unroll), dtype=dtype)
 
 
 def residual(*makers):
-    return lambda dtype, unroll: ResidualRNNCells(
+    return lambda dtype, unroll: ka.ResidualRNNCells(
         [make(dtype, unroll) for make in makers], dtype=dtype
     )
 
@@ -251,14 +226,14 @@ def steps(layer, options, value=VALUE, key=(), scores=((TK,),), **more):
 
 def flows(options, scores, arguments=(CONTEXT, QUESTION), **more):
     more = {"memory": "query", "masked_like": "context", "reads_zeros": False, **more}
-    return Case(BiDAFAttentionFlow, options, arguments, scores, **more)
+    return Case(ka.BiDAFAttentionFlow, options, arguments, scores, **more)
 
 
 def decodes(options, cell, attention, memories=(MEMORY,), **more):
     parts = {"cell": cell, "attention": attention}
     more = {"memory": "memory", "masked_like": "sequences", **more}
     scores = ((TQ, TK), (TQ, 5))[: len(memories)]
-    return Case(AttentionRNN, options, (SEQUENCES, *memories), scores, parts, **more)
+    return Case(ka.AttentionRNN, options, (SEQUENCES, *memories), scores, parts, **more)
 
 
 def pools(layer, options, scores=((TK,),), inputs=WORDS, **more):
@@ -267,26 +242,26 @@ def pools(layer, options, scores=((TK,),), inputs=WORDS, **more):
 
 def documents(options, **more):
     scores = (TQ, TK), (TQ,)
-    return pools(HierarchicalAttention, {"units": 13, **options}, scores, SENTENCES, **more)
+    return pools(ka.HierarchicalAttention, {"units": 13, **options}, scores, SENTENCES, **more)
 
 
 def series(options, cell, **more):
     more = {"fixed": True, "masked_like": "inputs", "masked_axis": -2, **more}
     options = {"units": 13, **options}
-    return pools(FeatureAttention, options, ((TK, DV),), parts={"cell": cell}, **more)
+    return pools(ka.FeatureAttention, options, ((TK, DV),), parts={"cell": cell}, **more)
 
 
 def answers(options, hops, **more):
     options = {"vocabulary_size": VOCABULARY, "units": 13, **options}
     more = {"memory": "story", "reads_zeros": False, "scale": 0.2, **more}
-    return Case(MemoryNetwork, options, (STORY, ASKED), ((hops, 5),), **more)
+    return Case(ka.MemoryNetwork, options, (STORY, ASKED), ((hops, 5),), **more)
 
 
 KEY_Q, KEY_2 = Argument("key", (TK,), DQ), Argument("key", (TK,), 2)
 DROPOUT = {"dropout": 0.2, "seed": 3}
 LOCAL_P = {"alignment": "local-p", "half_width": 2, "units": 13}
-ATTENTION_2, GENERAL = part(BahdanauAttention, 2), part(LuongAttention, "general")
-GENERAL_P = part(LuongAttention, "general", **LOCAL_P)
+ATTENTION_2, GENERAL = part(ka.BahdanauAttention, 2), part(ka.LuongAttention, "general")
+GENERAL_P = part(ka.LuongAttention, "general", **LOCAL_P)
 GRU, LSTM = cell(layers.GRUCell, 13), cell(layers.LSTMCell, 13)
 FIRST = {"first": True, "exported": True}
 NO_ZEROS = {"reads_zeros": False}
@@ -294,67 +269,67 @@ NO_ZEROS = {"reads_zeros": False}
 EXPORTED = {"exported": True, "duties": False}
 # Attentions with a state, and all their options.
 STATES = {
-    "location-sensitive": (LocationSensitiveAttention, {
+    "location-sensitive": (ka.LocationSensitiveAttention, {
         "filters": 2, "kernel_size": 3, "cumulative": False, "use_bias": False,
         "normalizer": "entmax15"}),
-    "coverage": (CoverageAttention, {
+    "coverage": (ka.CoverageAttention, {
         "loss_weight": 0.5, "use_bias": False, "normalizer": "softmax"}),
-    "monotonic": (MonotonicAttention, {
+    "monotonic": (ka.MonotonicAttention, {
         "mode": "hard", "noise": 0.5, "chunk_size": 2, "initial_offset": 0.5, "initial_gain": 0.5,
         "use_bias": True, "normalizer": "softmax"}),
-    "stepwise monotonic": (StepwiseMonotonicAttention, {
+    "stepwise monotonic": (ka.StepwiseMonotonicAttention, {
         "hard": True, "noise": 0.5, "temperature": 0.5, "keep_last": True, "initial_offset": 0.5,
         "initial_gain": 0.5, "use_bias": True, "normalizer": "softmax"}),
-    "forward": (ForwardAttention, {
+    "forward": (ka.ForwardAttention, {
         "transition_agent": True, "use_bias": False, "normalizer": "softmax"}),
-    "gmm": (GMMAttention, {
+    "gmm": (ka.GMMAttention, {
         "components": 2, "version": "V2", "initial_step": 1.0, "initial_width": 10.0,
         "normalizer": "softmax"}),
-    "dynamic convolution": (DynamicConvolutionAttention, {
+    "dynamic convolution": (ka.DynamicConvolutionAttention, {
         "filters": 2, "kernel_size": 3, "prior_length": 4, "alpha": 0.2, "beta": 0.7,
         "normalizer": "softmax"}),
 }  # fmt: skip
 CASES = {
-    "bahdanau with keys": attends(BahdanauAttention, {"units": 13}, key=(KEY_2,)),
+    "bahdanau with keys": attends(ka.BahdanauAttention, {"units": 13}, key=(KEY_2,)),
     "bahdanau, all options": attends(
-        BahdanauAttention,
+        ka.BahdanauAttention,
         {"units": 13, "use_bias": True, "weight_norm": True, "normalizer": "sparsemax", **DROPOUT},
         first=True),
-    "bahdanau, one step": steps(BahdanauAttention, {"units": 13}),
-    "luong general": attends(LuongAttention, {"score_mode": "general"}, exported=True),
+    "bahdanau, one step": steps(ka.BahdanauAttention, {"units": 13}),
+    "luong general": attends(ka.LuongAttention, {"score_mode": "general"}, exported=True),
     "luong concat local-m": attends(
-        LuongAttention, {"score_mode": "concat", "alignment": "local-m", "half_width": 2}),
+        ka.LuongAttention, {"score_mode": "concat", "alignment": "local-m", "half_width": 2}),
     "luong location, one step": steps(
-        LuongAttention, {"score_mode": "location", "max_length": 17}),
+        ka.LuongAttention, {"score_mode": "location", "max_length": 17}),
     "luong dot local-p, all options": attends(
-        LuongAttention, {"score_mode": "dot", **LOCAL_P, "normalizer": "sparsemax", **DROPOUT},
+        ka.LuongAttention, {"score_mode": "dot", **LOCAL_P, "normalizer": "sparsemax", **DROPOUT},
         VALUE_Q, first=True, **NO_ZEROS),
     # Padding is at both ends, so no window but one as wide as the memory has all of it.
     **{name: attends(layer, {"units": 13, **options, "half_width": 2, **DROPOUT}, **FIRST)
        for name, (layer, options) in STATES.items()},
     "heads": attends(
-        MultiHead, {"num_heads": 3, "normalizer": "softmax", "dropout": 0.0, "seed": None},
-        parts={"attention": part(BahdanauAttention, 2, **DROPOUT)}, **FIRST),
+        ka.MultiHead, {"num_heads": 3, "normalizer": "softmax", "dropout": 0.0, "seed": None},
+        parts={"attention": part(ka.BahdanauAttention, 2, **DROPOUT)}, **FIRST),
     "heads with a state": attends(
-        MultiHead, {"num_heads": 2},
-        parts={"attention": part(LocationSensitiveAttention, 13, 2, 3, half_width=2)},
+        ka.MultiHead, {"num_heads": 2},
+        parts={"attention": part(ka.LocationSensitiveAttention, 13, 2, 3, half_width=2)},
         exported=True),
     "heads, one step": steps(
-        MultiHead, {"num_heads": 2}, parts={"attention": GENERAL_P}, **NO_ZEROS),
+        ka.MultiHead, {"num_heads": 2}, parts={"attention": GENERAL_P}, **NO_ZEROS),
     "sources": attends(
-        MultiSource, {"normalizer": "softmax", "dropout": 0.0, "seed": None},
+        ka.MultiSource, {"normalizer": "softmax", "dropout": 0.0, "seed": None},
         VALUES, scores=((TQ, TK), (TQ, 5)),
-        parts={"attentions": cells(part(BahdanauAttention, 13, **DROPOUT), GENERAL)}, **FIRST),
+        parts={"attentions": cells(part(ka.BahdanauAttention, 13, **DROPOUT), GENERAL)}, **FIRST),
     "sources with a state": attends(
-        MultiSource, {}, VALUES, scores=((TQ, TK), (TQ, 5)),
+        ka.MultiSource, {}, VALUES, scores=((TQ, TK), (TQ, 5)),
         parts={"attentions": cells(
-            part(LuongAttention, "general", "local-p", half_width=2, units=3),
-            part(LocationSensitiveAttention, 13, 2, 3, half_width=2))},
+            part(ka.LuongAttention, "general", "local-p", half_width=2, units=3),
+            part(ka.LocationSensitiveAttention, 13, 2, 3, half_width=2))},
         exported=True, **NO_ZEROS),
     "sources, one step": steps(
-        MultiSource, {}, VALUES, scores=((TK,), (5,)),
+        ka.MultiSource, {}, VALUES, scores=((TK,), (5,)),
         parts={"attentions": cells(
-            heads(BahdanauAttention, 13), part(LuongAttention, "location", max_length=17))}),
+            heads(ka.BahdanauAttention, 13), part(ka.LuongAttention, "location", max_length=17))}),
     "flow": flows({}, ((TK, TQ), (TK,)), **FIRST),
     "flow, context to query, all options": flows(
         {"query_to_context": False, "normalizer": "sparsemax", **DROPOUT}, ((TK, TQ),)),
@@ -373,22 +348,22 @@ CASES = {
         {"query": "current", "input_feeding": True, "return_state": True},
         GRU, part(PastWeightsAttention)),
     "decoder, heads with a state": decodes(
-        {"query": "previous"}, GRU, heads(LocationSensitiveAttention, 2, 2, 3),
+        {"query": "previous"}, GRU, heads(ka.LocationSensitiveAttention, 2, 2, 3),
         exported=True, **NO_ZEROS),
     "decoder, several memories": decodes(
         {"query": "previous"}, GRU,
-        sources(ATTENTION_2, part(LocationSensitiveAttention, 13, 2, 3)),
+        sources(ATTENTION_2, part(ka.LocationSensitiveAttention, 13, 2, 3)),
         MEMORIES, exported=True, **NO_ZEROS),
     "decoder, unrolled": decodes(
         {"query": "current", "unroll": True, "return_state": True},
-        LSTM, part(LuongAttention, "concat", "local-m", half_width=2), fixed=True),
+        LSTM, part(ka.LuongAttention, "concat", "local-m", half_width=2), fixed=True),
     "stack of layers": Case(
-        DecoderStack, {}, (SEQUENCES, MEMORY), ((TQ, TK),),
+        ka.DecoderStack, {}, (SEQUENCES, MEMORY), ((TQ, TK),),
         {"rnns": cells(*[recurrent(layers.LSTM, 13)] * 3), "attention": ATTENTION_2},
         memory="memory", masked_like="sequences", **NO_ZEROS, **FIRST),
-    "pooling": pools(AttentionPooling, {"units": 13}, exported=True),
+    "pooling": pools(ka.AttentionPooling, {"units": 13}, exported=True),
     "pooling, all options": pools(
-        AttentionPooling,
+        ka.AttentionPooling,
         {"units": 13, "gated": True, "rows": 3, "temperature": 0.5, "penalty": 0.1,
          "normalizer": "normalized_sigmoid", **DROPOUT},
         ((3, TK),), **FIRST),
@@ -402,29 +377,29 @@ CASES = {
             "sentence_encoder": sequential(
                 part(layers.Dense, 11, "tanh"), recurrent(layers.GRU, 3))}),
     "target": attends(
-        TargetAttention, {"units": 13, "normalizer": "none", **DROPOUT}, key=(KEY_Q,),
+        ka.TargetAttention, {"units": 13, "normalizer": "none", **DROPOUT}, key=(KEY_Q,),
         scale=0.5, **FIRST),
     "target, sigmoid, one step": steps(
-        TargetAttention, {"units": 13, "normalizer": "sigmoid"}, VALUE_Q, scale=0.5),
-    "target, softmax": attends(TargetAttention, {"units": 13, "normalizer": "softmax"}, VALUE_Q),
-    "retain": pools(RETAIN, {"units": 13, "classes": 3}, **NO_ZEROS, **FIRST),
-    "retain, unrolled": pools(RETAIN, {"units": 13, "unroll": True}, fixed=True, **NO_ZEROS),
+        ka.TargetAttention, {"units": 13, "normalizer": "sigmoid"}, VALUE_Q, scale=0.5),
+    "target, softmax": attends(ka.TargetAttention, {"units": 13, "normalizer": "softmax"}, VALUE_Q),
+    "retain": pools(ka.RETAIN, {"units": 13, "classes": 3}, **NO_ZEROS, **FIRST),
+    "retain, unrolled": pools(ka.RETAIN, {"units": 13, "unroll": True}, fixed=True, **NO_ZEROS),
     "features": series({}, cell(layers.LSTMCell, 2), first=True),
     "features, all options": series(
         {"use_bias": False, "normalizer": "sparsemax", "unroll": True},
         residual(cell(layers.GRUCell, 3), cell(layers.LSTMCell, 3))),
-    "memory hop": steps(MemoryHop, {"update": "add"}, VALUE_Q, (KEY_Q,), **NO_ZEROS),
+    "memory hop": steps(ka.MemoryHop, {"update": "add"}, VALUE_Q, (KEY_Q,), **NO_ZEROS),
     "memory hop, all options": attends(
-        MemoryHop, {"update": "linear", "normalizer": "sparsemax", **DROPOUT}, VALUE_Q,
+        ka.MemoryHop, {"update": "linear", "normalizer": "sparsemax", **DROPOUT}, VALUE_Q,
         scale=0.25, first=True, **NO_ZEROS),
     "memory network": answers({}, 3, **FIRST),
     "memory network, all options": answers(
         {"hops": 2, "tying": "layerwise", "position_encoding": 4, "memory_size": 4,
          "null_memories": True}, 2),
-    "bahdanau": attends(BahdanauAttention, {"units": 13}, **EXPORTED),
+    "bahdanau": attends(ka.BahdanauAttention, {"units": 13}, **EXPORTED),
     "bahdanau, sparsemax": attends(
-        BahdanauAttention, {"units": 13, "normalizer": "sparsemax"}, **EXPORTED),
-    **{f"luong {name}": attends(LuongAttention, options, value, **EXPORTED)
+        ka.BahdanauAttention, {"units": 13, "normalizer": "sparsemax"}, **EXPORTED),
+    **{f"luong {name}": attends(ka.LuongAttention, options, value, **EXPORTED)
        for name, options, value in (
            ("dot", {"score_mode": "dot"}, VALUE_Q),
            ("concat", {"score_mode": "concat"}, VALUE),
@@ -434,9 +409,9 @@ CASES = {
     "hierarchical, recurrent encoders": documents(
         {}, parts={"word_encoder": both_ways(3), "sentence_encoder": both_ways(3)}, **EXPORTED),
     "features, unrolled": series({"unroll": True}, cell(layers.LSTMCell, 2), **EXPORTED),
-    "memory hop without keys": steps(MemoryHop, {}, VALUE_Q, **EXPORTED),
+    "memory hop without keys": steps(ka.MemoryHop, {}, VALUE_Q, **EXPORTED),
     "decoder, input feeding": decodes(
-        {"input_feeding": True}, LSTM, part(LuongAttention, units=3), **EXPORTED),
+        {"input_feeding": True}, LSTM, part(ka.LuongAttention, units=3), **EXPORTED),
 }  # fmt: skip
 
 
@@ -452,14 +427,14 @@ def parameters(name, is_fast=lambda case: True):
 
 def slow_or_exhaustive(case):
     """Slow is one case of each layer; of the attentions with a state, which share a loop, one."""
-    recurrent = issubclass(case.layer, RecurrentScoringMixin)
-    slow = case.first and (not recurrent or case.layer is LocationSensitiveAttention)
+    recurrent = issubclass(case.layer, ka.RecurrentScoringMixin)
+    slow = case.first and (not recurrent or case.layer is ka.LocationSensitiveAttention)
     return pytest.mark.slow if slow else pytest.mark.exhaustive
 
 
 def is_fast(case):
     """One case of each layer; of the layers with a loop, which takes longest, the decoder alone."""
-    loops = RecurrentScoringMixin, DecoderStack, FeatureAttention, RETAIN
+    loops = ka.RecurrentScoringMixin, ka.DecoderStack, ka.FeatureAttention, ka.RETAIN
     return case.first and not issubclass(case.layer, loops)
 
 
@@ -467,9 +442,13 @@ every_case = parameters("case")
 # For tests that take seconds a case.
 first_cases, first_names = parameters("case", is_fast), parameters("name", is_fast)
 # For tests that compile the gradient too: the tests of the decoder compile it.
-compiled_cases = parameters("case", lambda case: is_fast(case) and case.layer is not AttentionRNN)
-# For tests that start another process.
-slow_names = parameters("name", lambda case: False)
+compiled_cases = parameters("case", lambda x: is_fast(x) and x.layer is not ka.AttentionRNN)
+# For tests that start another process; what another backend computes is tested there.
+SERVED = "location-sensitive", "sources", "decoder", "hierarchical", "memory network", "retain"
+slow_names = pytest.mark.parametrize("name", [
+    pytest.param(x, marks=pytest.mark.slow if x in SERVED else pytest.mark.exhaustive)
+    for x, case in CASES.items() if case.duties
+])  # fmt: skip
 
 
 def public_layers():
@@ -478,10 +457,10 @@ def public_layers():
     The mixins are bases, without a score of their own. Cells are parts of a decoder. Heads have no
     weights to return; `tests/seq2seq` tests them.
     """
-    exported = (getattr(keras_attention, name) for name in keras_attention.__all__)
+    exported = (getattr(ka, name) for name in ka.__all__)
     layers = {x for x in exported if inspect.isclass(x) and issubclass(x, keras.layers.Layer)}
     names = "ScoringMixin", "RecurrentScoringMixin", "ResidualRNNCells"
-    layers -= {getattr(keras_attention, name) for name in names}
+    layers -= {getattr(ka, name) for name in names}
     return {x for x in layers if not x.__module__.startswith("keras_attention.seq2seq")}
 
 

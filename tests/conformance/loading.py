@@ -1,10 +1,7 @@
-"""Loads the models of a folder on the backend of this process.
+"""Loads models on the backend of this process: `python -m tests.conformance.loading FOLDER`.
 
-    KERAS_BACKEND=torch python -m tests.conformance.loading FOLDER
-
-Every model has a folder with `model.keras` and `data.npz`, which holds inputs and their outputs.
-Prints, as JSON, the largest error of every output and whether a step of training changes every
-weight, or the error message.
+Each has a folder with `model.keras` and `data.npz`: inputs, and their outputs. Prints as JSON the
+largest error of every output and whether training changes every weight, or the error message.
 """
 
 import json

@@ -5,11 +5,11 @@ Run all of it, some minutes, with
 """
 
 import inspect
+import itertools
 
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from keras import layers
 
 from keras_attention import AttentionRNN
@@ -26,14 +26,14 @@ EXPORTED = [
 SIZES = [(2, 0), (3, 5)]
 
 
-def make_model(name, steps_known=False, unroll=False, hidden=False):
+def make_model(name, steps_known=False, unroll=False, hidden=False, samples=None):
     """A functional model, and batches for it.
 
     With `hidden` it takes every mask that its layer takes, behind which the batches hold NaN.
     """
     keras.utils.set_random_seed(3)
     case, layer = CASES[name], CASES[name].make(unroll=unroll)
-    shapes = zip(case.arguments, case.shapes(None, known=steps_known), strict=True)
+    shapes = zip(case.arguments, case.shapes(samples, known=steps_known), strict=True)
     inputs = [
         keras.Input(batch_shape=shape, dtype=argument.dtype, name=f"x{n}")
         for n, (argument, shape) in enumerate(shapes)
@@ -52,8 +52,8 @@ def make_model(name, steps_known=False, unroll=False, hidden=False):
         given = {names.get(name, name): mask for name, mask in given.items()}
     model = keras.Model(inputs, layer(*tensors, **given))
     batches, rng = [], np.random.default_rng(5)
-    for samples, more in SIZES[: 1 if steps_known else None]:
-        arrays = case.tensors(samples, more)
+    for count, more in SIZES[: 1 if steps_known else None]:
+        arrays = case.tensors(count, more)
         for ids in (x for x in arrays if x.dtype == "int32"):
             ids[0, ..., -2:] = 0
         batches.append(arrays + (hide(case, arrays, rng) if hidden else []))
@@ -78,6 +78,8 @@ def hide(case, arrays, rng):
 
 
 def run_saved_model(model, batches, folder):
+    import tensorflow as tf
+
     model.export(str(folder / "model"), verbose=False)
     loaded = tf.saved_model.load(str(folder / "model"))
     return [loaded.serve(arrays) for arrays in batches]
@@ -111,6 +113,10 @@ FORMATS = {
 }
 
 
+# Each with the masks of the layer, and NaN behind them, and without.
+FORMS = [*itertools.product(FORMATS, [True, False])]
+
+
 def assert_exports(name, kind, folder, **options):
     run, needed = FORMATS[kind]
     model, batches = make_model(name, **needed, **options)
@@ -129,38 +135,19 @@ def test_a_mask_is_exported(kind, tmp_path):
     assert_exports("luong general", kind, tmp_path, hidden=True)
 
 
-# `test_serving_without_keras` has a SavedModel of every layer.
 @pytest.mark.parametrize("name", EXPORTED)
-@pytest.mark.parametrize("kind", fast(FORMATS, ["ONNX", "LiteRT"], slow=0))
-def test_every_export(kind, name, tmp_path):
-    assert_exports(name, kind, tmp_path)
-
-
-@pytest.mark.parametrize("name", [x for x in EXPORTED if maskable(CASES[x.values[0]])])
-@pytest.mark.parametrize("kind", fast(FORMATS, ["ONNX"], slow=0))
-def test_nan_behind_masks_is_exported(kind, name, tmp_path):
-    assert_exports(name, kind, tmp_path, hidden=True)
+@pytest.mark.parametrize("form", fast(FORMS, [("ONNX", True), ("LiteRT", False)], slow=0), ids=str)
+def test_every_export(form, name, tmp_path):
+    kind, hidden = form
+    assert_exports(name, kind, tmp_path, hidden=hidden and bool(maskable(CASES[name])))
 
 
 @pytest.mark.slow
-def test_a_loop_needs_more_than_litert(tmp_path):
-    model, batches = make_model("decoder", steps_known=True)
-    with pytest.raises(RuntimeError, match=r"Select TensorFlow op\(s\)"):
-        run_litert(model, batches, tmp_path)
-
-
-@pytest.fixture
-def search_onnx():
-    """The example, which needs the extra `convert`."""
+def test_a_search_in_numpy_writes_what_generate_does(tmp_path, capsys):
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     pytest.importorskip("tf2onnx", reason="tf2onnx is not installed")
     from examples import search_onnx
 
-    return search_onnx
-
-
-@pytest.mark.slow
-def test_a_search_in_numpy_writes_what_generate_does(search_onnx, tmp_path, capsys):
     assert len(inspect.getsource(search_onnx.beam_search).splitlines()) <= 60
     search_onnx.main(["--model", str(ROOT / "models/dates.keras"), "--output", str(tmp_path)])
     assert "1000 of 1000 outputs equal" in capsys.readouterr().out

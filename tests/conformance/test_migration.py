@@ -27,12 +27,12 @@ def read(scores, value):
     return weights @ value, weights
 
 
-def assert_same(layer, arrays, query, value, expected, **options):
+def assert_same(layer, arrays, query, value, expected):
     """The layer with the arrays as its weights, in their order, and masked as `read` does it."""
-    if not layer.built:
-        layer.build(query.shape, value.shape)
-    layer.set_weights(arrays)
-    found = layer(query, value, value_mask=MASK, return_attention_scores=True, **options)
+    layer.build(query.shape, value.shape)
+    named = arrays if isinstance(arrays, dict) else None
+    layer.set_weights([np.asarray(named[x.name]) for x in layer.weights] if named else arrays)
+    found = layer(query, value, value_mask=MASK, return_attention_scores=True)
     assert_all_close(found, expected)
 
 
@@ -51,12 +51,6 @@ def test_weights_of_keras(additive):
     assert_same(layer, arrays, query, value, [numpy(x) for x in expected])
 
 
-def assert_same_by_name(layer, named, query, value, expected):
-    layer.build(query.shape, value.shape)
-    arrays = [np.asarray(named[weight.name]) for weight in layer.weights]
-    assert_same(layer, arrays, query, value, expected)
-
-
 def tfa_bahdanau(normalize):
     """Query, value, the scores of TFA's layer, and its weights by our names."""
     query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
@@ -72,11 +66,10 @@ def tfa_bahdanau(normalize):
 def test_weights_of_tfa_bahdanau(normalize):
     query, value, scores, named = tfa_bahdanau(normalize)
     layer = BahdanauAttention(U, use_bias=normalize, weight_norm=normalize)
-    assert_same_by_name(layer, named, query, value, read(scores, value))
+    assert_same(layer, named, query, value, read(scores, value))
 
 
-@pytest.mark.parametrize("scale", [0.3, 1.0])
-@pytest.mark.parametrize("units", [None, U])
+@pytest.mark.parametrize(("scale", "units"), [(0.3, None), (1.0, U)])
 def test_weights_of_tfa_luong(scale, units):
     """With units, the attention layer of TFA's wrapper, of the cell's output and the context."""
     query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
@@ -90,9 +83,8 @@ def test_weights_of_tfa_luong(scale, units):
     assert_same(LuongAttention("general", units=units), arrays, query, value, (expected, weights))
 
 
-@pytest.mark.parametrize("normalize", [False, True])
-def test_weights_of_tfa_bahdanau_monotonic(normalize):
-    query, value, scores, named = tfa_bahdanau(normalize)
+def test_weights_of_tfa_bahdanau_monotonic():
+    query, value, scores, named = tfa_bahdanau(True)
     stops = MASK[:, None] / (1 + np.exp(-(scores - 0.7)))
     weights, last = np.zeros((B, TQ, TK)), np.eye(1, TK).repeat(B, axis=0)
     for i in range(TQ):
@@ -103,17 +95,15 @@ def test_weights_of_tfa_bahdanau_monotonic(normalize):
         last = weights[:, i]
     layer = MonotonicAttention(U, noise=0.0, initial_offset=0.0)
     named["offset_bias"] = -0.7
-    assert_same_by_name(layer, named, query, value, (weights @ value, weights))
+    assert_same(layer, named, query, value, (weights @ value, weights))
 
 
 def test_weights_of_attention_keras():
     query, value = normal(1, B, TQ, DQ), normal(2, B, TK, DK)
     W_a, U_a, V_a = normal(3, DK, DK), normal(4, DQ, DK), normal(5, DK, 1)
     scores = np.tanh((value @ W_a)[:, None] + (query @ U_a)[:, :, None]) @ V_a[:, 0]
-    layer, named = BahdanauAttention(DK), {"query_kernel": U_a, "key_kernel": W_a}
-    layer.build(query.shape, value.shape)
-    arrays = [(named | {"score_vector": V_a[:, 0]})[weight.name] for weight in layer.weights]
-    assert_same(layer, arrays, query, value, read(scores, value))
+    named = {"query_kernel": U_a, "key_kernel": W_a, "score_vector": V_a[:, 0]}
+    assert_same(BahdanauAttention(DK), named, query, value, read(scores, value))
 
 
 @pytest.mark.parametrize("score_mode", ["general", "concat"])
@@ -130,10 +120,8 @@ def test_weights_of_philipperemys_attention(score_mode):
         named = {"score_kernel": np.concatenate([w1, w2]), "score_vector": v[:, 0]}
     context, weights = read(scores, value)
     expected = np.tanh(np.concatenate([context, query], -1) @ w_c)
-    layer = LuongAttention(score_mode, units=U)
-    layer.build(query.shape, value.shape)
-    arrays = [(named | {"output_kernel": w_c})[weight.name] for weight in layer.weights]
-    assert_same(layer, arrays, query, value, (expected, weights))
+    layer, named = LuongAttention(score_mode, units=U), named | {"output_kernel": w_c}
+    assert_same(layer, named, query, value, (expected, weights))
 
 
 def test_weights_of_the_translation_tutorial():

@@ -1,7 +1,7 @@
-"""Exports from PyTorch and JAX, and to OpenVINO: the second table of docs/howto/export.md.
+"""Exports from PyTorch, and to OpenVINO: the second table of docs/howto/export.md.
 
 `KERAS_BACKEND=torch python -m pytest -m slow tests/conformance/test_other_formats.py` needs
-onnxscript, openvino and litert-torch; on TensorFlow it needs openvino, on JAX jax2onnx.
+onnxscript, openvino and litert-torch; on TensorFlow it needs openvino.
 """
 
 import keras
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.backends import BACKEND
-from tests.conformance.layers import CASES
+from tests.conformance.test_formats import make_model
 
 # The converters use what is deprecated in other packages.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -31,7 +31,7 @@ def run_torch(model, batches, folder):
 
 
 def run_onnx(model, batches, folder):
-    installed({"torch": "onnxscript", "jax": "jax2onnx"}[BACKEND])
+    installed("onnxscript")
     path = str(folder / "model.onnx")
     model.export(path, "onnx", verbose=False, input_signature=[model.inputs])
     session = installed("onnxruntime").InferenceSession(path)
@@ -56,68 +56,26 @@ def run_litert(model, batches, folder):
     return [next(iter(outputs.values())) for outputs in found]
 
 
-def make_model(name, steps_known):
-    keras.utils.set_random_seed(3)
-    case = CASES[name]
-    samples = 2 if steps_known else None
-    shapes = zip(case.arguments, case.shapes(samples, known=steps_known), strict=True)
-    inputs = [
-        keras.Input(batch_shape=shape, dtype=argument.dtype, name=f"x{n}")
-        for n, (argument, shape) in enumerate(shapes)
-    ]
-    layer = case.make(unroll=steps_known)
-    model = keras.Model(inputs, layer(*case.named(inputs).values()))
-    return model, [case.tensors(2)] + ([] if steps_known else [case.tensors(3, 5)])
-
-
 ANY, FIXED = False, True  # numbers of samples and steps
-SCORING, POOLING, HIERARCHICAL = "bahdanau", "pooling", "hierarchical"
-# For each format the function that runs a model, and layers: their sizes, and what stops them.
-TABLE = {
-    "tensorflow": {
-        "OpenVINO": (run_openvino, {x: (ANY, "") for x in (SCORING, POOLING, HIERARCHICAL)}),
-    },
-    "jax": {
-        "ONNX": (
-            run_onnx,
-            {
-                SCORING: (ANY, "jnp.max with 'initial' is not supported"),
-                POOLING: (ANY, "reshape with symbolic dimensions"),
-                HIERARCHICAL: (ANY, "reshape with symbolic dimensions"),
-            },
-        ),
-    },
+LAYERS = "bahdanau", "pooling", "hierarchical"
+# For each function that exports and runs a model, layers and their sizes.
+CELLS = {
+    "tensorflow": {run_openvino: dict.fromkeys(LAYERS, ANY)},
     "torch": {
-        ".pt2": (
-            run_torch,
-            {x: (ANY, "") for x in (SCORING, POOLING, HIERARCHICAL)} | {"decoder": (FIXED, "")},
-        ),
-        "ONNX": (
-            run_onnx,
-            {x: (FIXED, "") for x in (SCORING, POOLING, HIERARCHICAL, "decoder")},
-        ),
-        "OpenVINO": (
-            run_openvino,
-            {x: (FIXED, "") for x in (SCORING, POOLING, HIERARCHICAL)}
-            | {"decoder": (FIXED, "It needs a known number of steps")},
-        ),
-        "LiteRT": (run_litert, {SCORING: (FIXED, ""), "decoder": (FIXED, "Abstract tracer value")}),
+        run_torch: {**dict.fromkeys(LAYERS, ANY), "decoder": FIXED},
+        run_onnx: dict.fromkeys((*LAYERS, "decoder"), FIXED),
+        run_openvino: dict.fromkeys(LAYERS, FIXED),
+        run_litert: {"bahdanau": FIXED},
     },
-}[BACKEND]
+}.get(BACKEND, {})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for kind, (_, cells) in TABLE.items() for name in cells]
+    ("run", "name", "known"), [(run, *x) for run, cells in CELLS.items() for x in cells.items()]
 )
-def test_an_export(kind, name, tmp_path):
-    run, cells = TABLE[kind]
-    known, stops = cells[name]
-    model, batches = make_model(name, known)
+def test_an_export(run, name, known, tmp_path):
+    model, batches = make_model(name, known, unroll=known, samples=2 if known else None)
     expected = [keras.ops.convert_to_numpy(model(arrays)) for arrays in batches]
-    if stops:
-        with pytest.raises(Exception, match=stops):
-            run(model, batches, tmp_path)
-        return
     for found, wanted in zip(run(model, batches, tmp_path), expected, strict=True):
         np.testing.assert_allclose(np.asarray(found), wanted, rtol=0, atol=1e-5)

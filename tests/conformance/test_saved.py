@@ -3,17 +3,14 @@
 import functools
 import importlib.util
 import json
-import os
-import subprocess
-import sys
 
 import keras
 import numpy as np
 import pytest
 
-from tests import ROOT
+from tests import python
 from tests.backends import BACKEND, on_tensorflow
-from tests.conformance.layers import CASES, first_cases, first_names, slow_names
+from tests.conformance.layers import CASES, first_names, slow_names
 from tests.conformance.loading import arrays_of
 from tests.helpers import numpy
 
@@ -59,71 +56,59 @@ def save(name, root):
 
 
 @pytest.fixture(scope="module")
-def served(request, tmp_path_factory):
-    root = tmp_path_factory.mktemp("served")
-    for name in selected(request, test_serving_without_keras):
-        save(name, root).export(root / name / "saved", verbose=False)
-    return answer(["-c", BLOCKED, str(root)])
+def found(request, tmp_path_factory):
+    """A function of a backend: what it finds when it loads the models and trains them.
 
-
-@pytest.fixture(scope="module")
-def loaded(request, tmp_path_factory):
-    """A function of a backend: what it finds when it loads the models and trains them."""
+    Without a backend, what the exported models return.
+    """
     root = tmp_path_factory.mktemp("saved")
-    for name in selected(request, test_another_backend):
-        save(name, root)
+    served = selected(request, test_serving_without_keras)
+    for name in served | selected(request, test_another_backend):
+        model = save(name, root)
+        if name in served:
+            model.export(root / name / "saved", verbose=False)
 
     @functools.cache
-    def load(backend):
+    def find(backend):
+        if not backend:
+            return answer("-c", BLOCKED, root)
         fast = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}  # to compile, not to run
-        return answer(["-m", "tests.conformance.loading", str(root)], KERAS_BACKEND=backend, **fast)
+        return answer("-m", "tests.conformance.loading", root, KERAS_BACKEND=backend, **fast)
 
-    return load
+    return find
 
 
-def answer(command, **settings):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
-    options = {"capture_output": True, "text": True, "check": False}
-    done = subprocess.run([sys.executable, *command], cwd=ROOT, env=environment, **options)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+def answer(*arguments, **settings):
+    return json.loads(python(*arguments, **settings).splitlines()[-1])
 
 
 @first_names
-def test_saving_and_loading(name, tmp_path):
-    save(name, tmp_path)
-    model = keras.saving.load_model(tmp_path / name / "model.keras")
+def test_saving_loading_and_cloning(name, tmp_path):
+    model = save(name, tmp_path)
     inputs, expected = arrays_of(tmp_path / name)
-    for x, y in zip(model(inputs), expected, strict=True):
-        assert np.array_equal(numpy(x), y)
+    clone = keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    for again in (keras.saving.load_model(tmp_path / name / "model.keras"), clone):
+        for x, y in zip(again(inputs), expected, strict=True):
+            assert np.array_equal(numpy(x), y)
 
 
 @on_tensorflow
 @slow_names
-def test_serving_without_keras(name, served):
-    errors = served[name]
+def test_serving_without_keras(name, found):
+    errors = found(None)[name]
     assert len(errors) == len(CASES[name].model().outputs)
     assert max(errors) <= 1e-6
 
 
 @pytest.mark.parametrize("backend", OTHERS)
 @slow_names
-def test_another_backend(name, backend, loaded):
+def test_another_backend(name, backend, found):
     if importlib.util.find_spec(backend) is None:
         pytest.skip(f"{backend} is not installed")
-    result = loaded(backend)[name]
+    result = found(backend)[name]
     assert isinstance(result, list), result
     errors, trained = result
     assert len(errors) == len(CASES[name].model().outputs)
     assert max(errors) <= 2e-6
     assert trained
-
-
-@first_cases
-def test_cloning(case):
-    model, inputs = case.model(), case.inputs(5)
-    clone = keras.models.clone_model(model)
-    assert [w.shape for w in clone.weights] == [w.shape for w in model.weights]
-    clone.set_weights(model.get_weights())
-    for x, y in zip(clone(inputs), model(inputs), strict=True):
-        assert np.array_equal(numpy(x), numpy(y))

@@ -1,28 +1,15 @@
 """A part that several layers share is one part in a file too, and its weights are there once."""
 
 import copy
+import operator
 
 import keras
 import numpy as np
 import pytest
 from keras import layers
 
-from keras_attention import (
-    AttentionRNN,
-    BahdanauAttention,
-    DecoderStack,
-    Ensemble,
-    FeatureAttention,
-    HierarchicalAttention,
-    LocationSensitiveAttention,
-    MultiHead,
-    MultiSource,
-    RecurrentEncoder,
-    ResidualRNNCells,
-    ScoringMixin,
-    Seq2Seq,
-)
-from keras_attention.seq2seq import BidirectionalEnsemble, Readout
+import keras_attention as ka
+from keras_attention.seq2seq import BidirectionalEnsemble
 from tests import fast
 from tests.helpers import assert_all_close, normal, randomize
 from tests.seq2seq.cases import END, REVERSIBLE, SOURCES, START, TARGETS, V
@@ -31,7 +18,7 @@ D = 5  # the features of everything, so that many layers take the same part
 
 
 @keras.saving.register_keras_serializable(package="tests")
-class Projecting(ScoringMixin):
+class Projecting(ka.ScoringMixin):
     """A dot product with what a layer makes of the keys."""
 
     def __init__(self, projection, **kwargs):
@@ -55,17 +42,17 @@ def gru():
 
 
 def decoder(cell=None, attention=None):
-    cell, attention = cell or layers.GRUCell(D), attention or BahdanauAttention(3)
-    return AttentionRNN(cell, attention, query="current")
+    cell, attention = cell or layers.GRUCell(D), attention or ka.BahdanauAttention(3)
+    return ka.AttentionRNN(cell, attention, query="current")
 
 
 def sources(attention):
-    return MultiSource([attention, BahdanauAttention(3)])
+    return ka.MultiSource([attention, ka.BahdanauAttention(3)])
 
 
 def encoder(embedding=None, rnn=None):
     rnn = rnn or layers.GRU(D, return_sequences=True, return_state=True)
-    return RecurrentEncoder(embedding or layers.Embedding(V, D), rnn)
+    return ka.RecurrentEncoder(embedding or layers.Embedding(V, D), rnn)
 
 
 # By what a layer reads: how a model of words, a memory, documents and ids calls it.
@@ -80,7 +67,7 @@ CALLS = {
 
 def of_words(make, part):
     """A document encoder whose words are read by `make` of the part."""
-    return lambda x: HierarchicalAttention(3, word_encoder=make(x)), part, "documents"
+    return lambda x: ka.HierarchicalAttention(3, word_encoder=make(x)), part, "documents"
 
 
 def itself(reads):
@@ -90,7 +77,7 @@ def itself(reads):
 # The layers that hold a part: how each is made of it, where it has it, what it reads.
 WORDS = of_words(lambda x: x, lambda f: f.word_encoder)
 ATTENTIONS = [
-    (lambda x: DecoderStack([gru(), gru()], x), lambda f: f.attention, "both"),
+    (lambda x: ka.DecoderStack([gru(), gru()], x), lambda f: f.attention, "both"),
     (lambda x: decoder(attention=x), lambda f: f.attention, "both"),
     (sources, lambda f: f.attentions[0], "sources"),
     (lambda x: decoder(attention=sources(x)), lambda f: f.attention.attentions[0], "sources"),
@@ -99,20 +86,20 @@ ATTENTIONS = [
 CELLS = [
     (decoder, lambda f: f.cell, "both"),
     (lambda x: decoder([x, layers.GRUCell(D)]), lambda f: f.cell.cells[0], "both"),
-    (lambda x: decoder(ResidualRNNCells([layers.GRUCell(D), x])), lambda f: f.cell.cells[1],
+    (lambda x: decoder(ka.ResidualRNNCells([layers.GRUCell(D), x])), lambda f: f.cell.cells[1],
      "both"),
-    (lambda x: FeatureAttention(x, 3), lambda f: f.cell, "words"),
+    (lambda x: ka.FeatureAttention(x, 3), lambda f: f.cell, "words"),
     (lambda x: encoder(rnn=layers.RNN(x, return_sequences=True, return_state=True)),
      lambda f: f.rnn.cell, "ids"),
 ]  # fmt: skip
 RECURRENT = [
-    (lambda x: DecoderStack([x, gru()], BahdanauAttention(3)), lambda f: f.rnns[0], "both"),
+    (lambda x: ka.DecoderStack([x, gru()], ka.BahdanauAttention(3)), lambda f: f.rnns[0], "both"),
     WORDS,
     itself("words"),
 ]
 LAYERS = [
     of_words(layers.TimeDistributed, lambda f: f.word_encoder.layer),
-    (lambda x: HierarchicalAttention(3, word_encoder=x, sentence_encoder=x),
+    (lambda x: ka.HierarchicalAttention(3, word_encoder=x, sentence_encoder=x),
      lambda f: f.sentence_encoder, "documents"),
     (Projecting, lambda f: f.projection, "both"),
     (lambda x: decoder(attention=Projecting(x)), lambda f: f.attention.projection, "both"),
@@ -120,20 +107,15 @@ LAYERS = [
 ]  # fmt: skip
 # By kind: how to make a part, and the layers that may hold it.
 KINDS = {
-    "attention": (lambda: BahdanauAttention(3), ATTENTIONS),
-    "attention with a state": (lambda: LocationSensitiveAttention(3, 2, 3), ATTENTIONS),
+    "attention": (lambda: ka.LocationSensitiveAttention(3, 2, 3), ATTENTIONS),
     "cell": (lambda: layers.GRUCell(D), CELLS),
     "recurrent layer": (gru, RECURRENT),
     "layer": (lambda: layers.Dense(D), LAYERS),
-    "model": (
-        lambda: keras.Sequential([keras.Input((None, D)), layers.Dense(D), layers.Dense(D)]),
-        [WORDS, itself("words")],
-    ),
-    "embedding": (
-        lambda: layers.Embedding(V, D),
-        [(encoder, lambda f: f.embedding, "ids"), itself("ids")],
-    ),
-}
+    "model": (lambda: keras.Sequential([keras.Input((None, D)), layers.Dense(D)]),
+              [WORDS, itself("words")]),
+    "embedding": (lambda: layers.Embedding(V, D),
+                  [(encoder, lambda f: f.embedding, "ids"), itself("ids")]),
+}  # fmt: skip
 
 
 def functional(part, holders):
@@ -163,6 +145,7 @@ def assert_same(again, model, x):
 
 @pytest.mark.parametrize("order", ["in order", "reversed"])
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.each_value(slow=2)
 def test_a_part_of_several_layers_is_one_part_after_loading(kind, order, tmp_path):
     make, holders = KINDS[kind]
     holders, part = holders if order == "in order" else holders[::-1], make()
@@ -178,7 +161,7 @@ def test_a_part_of_several_layers_is_one_part_after_loading(kind, order, tmp_pat
 
 def test_heads_do_not_share_the_parts_of_their_attention(tmp_path):
     """A projection that another layer holds too is copied for each head, when it is loaded too."""
-    heads = lambda x: MultiHead(Projecting(x.projection), 3)  # noqa: E731
+    heads = lambda x: ka.MultiHead(Projecting(x.projection), 3)  # noqa: E731
     holders = [itself("both"), (heads, lambda f: f.heads[0].projection, "both")]
     model, names = functional(Projecting(layers.Dense(D)), holders)
     again = reloaded(model, tmp_path)
@@ -189,7 +172,7 @@ def test_heads_do_not_share_the_parts_of_their_attention(tmp_path):
 
 
 def translator(encoder, embedding, head, attention=None, cell=None):
-    return Seq2Seq(encoder, decoder(cell, attention), embedding, head, START, END)
+    return ka.Seq2Seq(encoder, decoder(cell, attention), embedding, head, START, END)
 
 
 def tied():
@@ -204,15 +187,16 @@ def with_a_functional_encoder():
     return translator(keras.Model(ids, outputs), table, layers.Dense(V), cell=cell)
 
 
-def ensemble():
-    reading, table, head = encoder(), layers.Embedding(V, D), Readout(3, V)
-    return Ensemble([translator(reading, table, head) for _ in range(2)])
+def ensembles():
+    rnn, attention, table = gru(), ka.BahdanauAttention(3), layers.Embedding(V, D)
+    models = [translator(encoder(rnn=rnn), table, layers.Dense(V), attention) for _ in range(3)]
+    return BidirectionalEnsemble(ka.Ensemble(models[:2]), models[2])
 
 
-def both_ways():
-    rnn, attention = gru(), BahdanauAttention(3)
-    parts = [(encoder(rnn=rnn), layers.Embedding(V, D), layers.Dense(V)) for _ in range(2)]
-    return BidirectionalEnsemble(*(translator(*x, attention) for x in parts))
+def parts_of_ensembles(model):
+    for one in model.left_to_right.models:
+        for name in ("encoder.rnn", "decoder.attention", "target_embedding"):
+            yield [operator.attrgetter(name)(x) for x in (one, model.right_to_left)]
 
 
 # Models, and pairs of parts that are one.
@@ -221,16 +205,11 @@ MODELS = {
     "a functional encoder": (with_a_functional_encoder, lambda x: [
         (x.encoder.layers[1], x.target_embedding),
         (x.encoder.get_layer("rnn").cell, x.decoder.cell)]),
-    "an ensemble": (ensemble, lambda x: [
-        [getattr(model, name) for model in x.models]
-        for name in ("encoder", "target_embedding", "head")]),
-    "an ensemble of both directions": (both_ways, lambda x: [
-        [model.encoder.rnn for model in x.layers],
-        [model.decoder.attention for model in x.layers]]),
+    "ensembles": (ensembles, parts_of_ensembles),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", fast(MODELS, ["a functional encoder", "an ensemble"], slow=2))
+@pytest.mark.parametrize("name", fast(MODELS, ["a functional encoder", "ensembles"]))
 def test_a_model_shares_its_parts_after_loading(name, tmp_path):
     make, pairs = MODELS[name]
     model, pair = make(), (SOURCES, TARGETS)

@@ -80,7 +80,6 @@ def large():
     windows = LuongAttention(units=32, **local)
     attentions = {
         "additive": BahdanauAttention(32),
-        "windows": LuongAttention("general", **local),
         "additive windows": LuongAttention("concat", **local),
         "wide windows": LuongAttention("dot", "local-m", half_width=33),
         "attending decoder": AttentionRNN(gru, BahdanauAttention(32)),

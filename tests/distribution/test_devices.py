@@ -1,19 +1,15 @@
 """The layout map, and what four devices that share a batch exchange and need."""
 
-import functools
 import json
-import os
-import subprocess
-import sys
 
 import keras
 import pytest
 from keras import layers
 
-from keras_attention import LuongAttention
+from keras_attention import BahdanauAttention, LuongAttention
 from keras_attention.distribution import get_layout_map
-from tests import ROOT
-from tests.conformance.layers import CASES
+from tests import python
+from tests.conformance.layers import CASES, every_case
 
 # What every device has a copy of, because it is small: numbers, vectors of one width, and biases.
 COPIED = {"gain", "bias", "query_vector", "context_vector", "product_vector", "linear"}
@@ -32,7 +28,7 @@ def layout_map(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@every_case
 def test_every_weight_of_a_layer_is_split_or_copied_on_purpose(case, layout_map):
     split = 0
     for weight in case.built().weights:
@@ -48,14 +44,8 @@ def test_every_weight_of_a_layer_is_split_or_copied_on_purpose(case, layout_map)
     assert split or not kernels
 
 
-def test_a_layer_is_found_by_any_name(layout_map):
-    attention = CASES["decoder"].make().attention.__class__(4, name="reader")
-    attention.build((2, 3, 5), (2, 7, 11))
-    axes = [layout_map[x.path].axes for x in attention.weights]
-    assert axes == [(None, "model"), (None, "model"), ("model",)]
-
-
 @pytest.mark.parametrize(("layer", "split"), [
+    (BahdanauAttention(4, name="reader"), (None, "model")),  # found by any name
     (LuongAttention("general"), ("model", None)),
     (LuongAttention("dot", units=8), (None, "model")),
     (LuongAttention("dot", "local-p"), (None, "model")),
@@ -91,25 +81,18 @@ def test_the_axes_of_the_mesh_are_checked(monkeypatch):
     assert len(get_layout_map(other, data_parallel_dim_name="data")) > 0
 
 
-@functools.cache
-def programs():
+@pytest.mark.slow
+def test_devices_exchange_no_samples_and_need_little_more_than_their_share_of_memory():
     pytest.importorskip("jax", reason="JAX is not installed")
     settings = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "4"}
     settings["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # to compile, not to run
-    command = [sys.executable, "-m", "tests.distribution.programs"]
-    environment = {**os.environ, **settings}
-    found = subprocess.run(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, check=True)
-    return json.loads(found.stdout)
-
-
-@pytest.mark.slow
-def test_devices_exchange_no_samples_and_need_little_more_than_their_share_of_memory():
-    assert {name for name, case in CASES.items() if case.first} < programs().keys()
-    found = {name: x["samples"] for name, x in programs().items() if x.get("samples")}
+    programs = json.loads(python("-m", "tests.distribution.programs", **settings))
+    assert {name for name, case in CASES.items() if case.first} < programs.keys()
+    found = {name: x["samples"] for name, x in programs.items() if x.get("samples")}
     assert found.pop("reversed batch")  # the program that must
     # 92 samples, 3 beams, 61 words; and 3 words of each beam, from which a search chooses.
     assert found.keys() == {"search"}
     assert {tuple(x) for x in found["search"]} == {(92 * 3, 61), (92, 3 * 3)}
-    shares = {name: x["share"] for name, x in programs().items() if "share" in x}
+    shares = {name: x["share"] for name, x in programs.items() if "share" in x}
     assert shares
     assert {name: share for name, share in shares.items() if share > 0.35} == {}

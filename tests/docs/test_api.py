@@ -33,11 +33,9 @@ def test_every_public_name_has_a_page(tmp_path):
         assert f":: {name}\n" in page
 
 
-@pytest.mark.parametrize("name", layers.__all__)
-def test_every_layer_has_a_page_of_its_mechanism(name):
-    pages = (ROOT / "docs" / "mechanisms").glob("*.md")
-    links = [page.read_text("utf-8").rpartition("API: ")[2] for page in pages]
-    assert [x for x in links if f"{{py:obj}}`keras_attention.{name}`" in x]
+def test_every_layer_has_a_page_of_its_mechanism():
+    links = "".join(text.rpartition("API: ")[2] for text in PAGES.values())
+    assert not [x for x in layers.__all__ if f"{{py:obj}}`keras_attention.{x}`" not in links]
 
 
 def methods_of(cls):
@@ -103,15 +101,11 @@ def defined(text):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_an_equation_becomes_mathml(page):
+def test_equations_become_mathml_and_define_what_the_docstrings_define(page):
     assert blocks(page)
     for block in blocks(page):
         found = latex2mathml.tex2mathml(block, as_block=True).replace("&ApplyFunction;", "")
         assert xml.etree.ElementTree.fromstring(found)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_defines_what_the_docstrings_define(page):
     found = {symbol for block in blocks(page) for symbol in defined(block)}
     for path in re.findall(r"`([\w.]+)`", PAGES[page].rpartition("API: ")[2]):
         module, _, name = path.rpartition(".")
@@ -123,44 +117,32 @@ def test_a_page_defines_what_the_docstrings_define(page):
 pytest.importorskip("sphinx_gallery")
 
 
-@pytest.fixture
-def gallery(monkeypatch):
+def test_scripts_have_their_places_and_links_to_their_notebooks(monkeypatch):
+    """GitHub shows the README as it is, so its rows hold the links."""
     monkeypatch.syspath_prepend(ROOT / "docs" / "_ext")
     monkeypatch.setenv("PYTHONPATH", "")
+    import colab
     import gallery
 
-    return gallery
-
-
-def test_every_script_has_its_place(gallery):
     places = {name: gallery.order(f"{name}.py") for name in SCRIPTS}
     assert sorted(places.values()) == list(range(len(SCRIPTS)))
     assert places["calculator"] == 0
 
-
-def test_a_page_links_to_its_notebook(gallery):
-    import colab
+    def linked(page, text):
+        content = [text]
+        colab.add_links(None, page, content)
+        return content[0]
 
     text = ".. note::\n\nWrite a title\n=============\n\nText.\n\nMore\n====\n"
-    content = {page: [text] for page in ("examples/calculator", "examples/index", "howto/decode")}
-    for page, source in content.items():
-        colab.add_links(None, page, source)
-    (linked,), *others = content.values()
-    assert others == [[text]] * 2
-    assert linked.count("Open in Colab") == 1
-    assert "=\n\n`Open in Colab <https://colab." in linked
-    assert "/blob/notebooks/calculator.ipynb>`__\n\nText.\n\nMore\n====\n" in linked
-
-
-def test_rows_of_the_mechanisms_link_to_notebooks(gallery):
-    """GitHub shows the README as it is, so its rows hold the links."""
-    import colab
-
+    assert linked("examples/index", text) == linked("howto/decode", text) == text
+    found = linked("examples/calculator", text)
+    assert found.count("Open in Colab") == 1
+    assert "=\n\n`Open in Colab <https://colab." in found
+    assert "/blob/notebooks/calculator.ipynb>`__\n\nText.\n\nMore\n====\n" in found
     before = (ROOT / "docs" / "mechanisms" / "index.md").read_text("utf-8")
-    content = [before]
-    colab.add_links(None, "mechanisms/index", content)
-    added = re.findall(r", \[notebook\]\(\S+/blob/notebooks/(\w+)\.ipynb\) \|", content[0])
-    assert re.sub(r", \[notebook\]\(\S+\)", "", content[0]) == before
+    found = linked("mechanisms/index", before)
+    added = re.findall(r", \[notebook\]\(\S+/blob/notebooks/(\w+)\.ipynb\) \|", found)
+    assert re.sub(r", \[notebook\]\(\S+\)", "", found) == before
     without = {"forecast"}  # no row of this table is theirs
     assert sorted(added) == sorted(set(SCRIPTS) - without)
 

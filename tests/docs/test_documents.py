@@ -3,18 +3,16 @@
 import contextlib
 import hashlib
 import io
-import os
 import re
+import runpy
 import shlex
-import subprocess
-import sys
 import tomllib
 
 import keras
 import pytest
 
 import keras_attention
-from tests import ROOT, fast
+from tests import ROOT, fast, python
 
 PAGES = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("docs/**/*.md")))]
 CODE = re.compile(r"^```python\n(.*?)^```\n(?:\s*^```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
@@ -24,20 +22,29 @@ def text_of(page):
     return (ROOT / page).read_text("utf-8")
 
 
-# The last pages take longest, and other tests run what they show.
-LONG = [f"docs/howto/{name}.md" for name in ("decode", "quantise", "tune")]
-WITH_CODE = sorted((page for page in PAGES if CODE.search(text_of(page))), key=LONG.__contains__)
+def weekly(page):
+    """Pages that take long, or that resemble the examples of the docstrings."""
+    return re.match(r"docs/(mechanisms|howto/(decode|quantise|tune)\.md)", page) is not None
+
+
+WITH_CODE = sorted((page for page in PAGES if CODE.search(text_of(page))), key=weekly)
+
+
+URLS = tomllib.loads(text_of("pyproject.toml"))["project"]["urls"]
+SOURCE = URLS["Source"]
 
 
 def from_the_clone(origin, file_hash):
     """In place of a download, the file that `main` has there."""
-    source = tomllib.loads(text_of("pyproject.toml"))["project"]["urls"]["Source"]
-    path = ROOT / origin.removeprefix(f"{source}/raw/main/")
+    path = ROOT / origin.removeprefix(f"{SOURCE}/raw/main/")
     assert hashlib.sha256(path.read_bytes()).hexdigest() == file_hash
     return path
 
 
-@pytest.mark.parametrize("page", fast(WITH_CODE, [], slow=len(WITH_CODE) - len(LONG)))
+OFTEN = len([page for page in WITH_CODE if not weekly(page)])
+
+
+@pytest.mark.parametrize("page", fast(WITH_CODE, [], slow=OFTEN))
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
     """All blocks of a page share their names. A block of text after one is what it prints."""
     monkeypatch.chdir(tmp_path)
@@ -50,10 +57,8 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
         assert printed.getvalue() == text, code
     if page == "README.md":  # its command loads the model that its code has saved here
         (command,) = re.findall(r"^python -c .*$", text_of("README.md"), re.MULTILINE)
-        command = [sys.executable, *shlex.split(command)[1:]]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        found = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        assert found.stdout.splitlines()[-1] == "['defgh']"
+        found = python(*shlex.split(command)[1:], folder=tmp_path)
+        assert found.splitlines()[-1] == "['defgh']"
 
 
 @pytest.mark.slow
@@ -66,20 +71,18 @@ def test_the_page_on_devices_trains_on_simulated_ones(tmp_path):
 
     def run(code, backend, **settings):
         code = code.replace("epochs=3", "epochs=1").replace("4096", "128")
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "KERAS_BACKEND": backend} | settings
-        environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # most of the time compiles
-        command = [sys.executable, "-c", code]
-        options = {"env": environment, "capture_output": True, "text": True, "check": True}
-        return subprocess.run(command, cwd=tmp_path, **options).stdout.splitlines()[-1]
+        settings["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # most of the time compiles
+        options = {"folder": tmp_path, "KERAS_BACKEND": backend, **settings}
+        return python("-c", code, **options).splitlines()[-1]
 
     mirrored = mirrored.replace("Strategy()", 'Strategy(["CPU:0", "CPU:1"])')
-    check = "\nprint(strategy.num_replicas_in_sync)"
     definitions, _, _ = script.partition("keras.distribution")
-    assert run(simulate + definitions + mirrored + check, "tensorflow") == "2"
-    check = "\nprint(keras.distribution.distribution().device_mesh.shape)"
+    code = simulate + definitions + mirrored + "\nprint(strategy.num_replicas_in_sync)"
+    assert run(code, "tensorflow") == "2"
     jax = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "4"}
-    assert run(script + check, "jax", **jax) == "(4,)"
-    assert run(split + check, "jax", **jax) == "(2, 2)"
+    for code, mesh in ((script, "(4,)"), (split, "(2, 2)")):
+        code += "\nprint(keras.distribution.distribution().device_mesh.shape)"
+        assert run(code, "jax", **jax) == mesh
 
 
 @pytest.mark.parametrize("page", [*PAGES, "CHANGELOG.md", "CONTRIBUTING.md", "examples/README.md"])
@@ -101,3 +104,47 @@ def test_the_changelog_begins_with_the_version():
     version, _, date = heading.partition(" - ")
     assert version == keras_attention.__version__
     assert re.fullmatch(r"unreleased|\d{4}-\d{2}-\d{2}", date)
+
+
+def test_every_drawing_is_made_and_shown(monkeypatch):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    monkeypatch.syspath_prepend(str(ROOT / "docs/drawings"))
+    made = set(runpy.run_path(str(ROOT / "docs/drawings/__main__.py"))["DRAWINGS"])
+    assert {path.stem for path in (ROOT / "docs/images/drawings").glob("*.svg")} == made
+    shown = re.findall(r"images/drawings/([\w-]+)\.svg", "".join(map(text_of, PAGES)))
+    assert {*shown} == made
+
+
+GLOBS = "*.md", "*.cff", "docs/**/*.md", "docs/*.py", ".github/**/*.yml"
+COLAB = "https://colab.research.google.com/github/"
+TEXTS = [
+    path.read_text("utf-8").replace(COLAB, "https://github.com/")
+    for pattern in GLOBS
+    for path in ROOT.glob(pattern)
+]
+
+
+def test_addresses_of_the_repository_are_those_of_the_project_and_lead_to_files():
+    name = SOURCE.rpartition("/")[2]
+    address = re.compile(rf"https://[\w.-]+/[\w.-]+/{name}\b")
+    found = {match for page in TEXTS for match in address.findall(page)}
+    assert found == {SOURCE}
+    assert all(SOURCE in url or "github.io" in url for url in URLS.values())
+    pattern = re.compile(rf"{SOURCE}/(?:blob|tree)/main/([\w./-]+)")
+    linked = {x for page in TEXTS for x in pattern.findall(page)}
+    assert linked
+    assert not [x for x in linked if not (ROOT / x).exists()]
+
+
+def test_the_package_index_gets_whole_addresses(monkeypatch):
+    """It shows the README elsewhere, where links from file to file lead nowhere."""
+    given = {}
+    monkeypatch.setattr("setuptools.setup", lambda **options: given.update(options))
+    readme = runpy.run_path(str(ROOT / "setup.py"))["readme"]
+    text = readme()
+    assert given["long_description"] == text
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert links
+    assert all(link.startswith(("https://", "#")) for link in links)
+    assert f"({SOURCE}/blob/v{keras_attention.__version__}/CONTRIBUTING.md)" in text
+    assert f"({SOURCE}/raw/v{keras_attention.__version__}/docs/images/dates-demo.png)" in text

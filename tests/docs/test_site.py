@@ -15,7 +15,6 @@ PAGES = [
     "tutorials/seq2seq", "results/speed_layers", "api/keras_attention.AttentionRNN",
     "examples/calculator", "genindex",
 ]  # fmt: skip
-pytestmark = pytest.mark.slow
 
 # What scrolls sideways and cannot have the focus.
 UNREACHABLE = """
@@ -33,22 +32,15 @@ def path(request):
     return (SITE / f"{request.param}.html").as_uri()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-def test_texts_stand_out_and_the_page_fits(browser, path, width, scheme):
-    show(browser, path, width, scheme)
-    assert browser.execute_script(FAINT) == []
-    assert not browser.execute_script(WIDE)
-    assert browser.execute_script(UNREACHABLE) == []
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_page_needs_no_scripts(browser, path, scheme):
-    read = "return document.querySelector('article').innerText"
-    show(browser, path, 390, scheme)
-    with_scripts = browser.execute_script(read)
-    show(browser, path, 390, scheme, scripts=False)
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "dark")])
+def test_texts_stand_out_and_the_page_fits_without_scripts_too(browser, path, width, scheme):
+    texts = []
+    for scripts in (True, False):
+        show(browser, path, width, scheme, scripts=scripts)
+        texts.append(browser.execute_script("return document.querySelector('article').innerText"))
+        assert browser.execute_script(FAINT) == []
+        assert not browser.execute_script(WIDE)
+        assert not scripts or browser.execute_script(UNREACHABLE) == []
     assert browser.execute_script("return document.body.dataset.theme ?? ''") == ""
-    assert browser.execute_script(read) == with_scripts
-    assert browser.execute_script(FAINT) == []
-    assert not browser.execute_script(WIDE)
+    assert texts[0] == texts[1]

@@ -10,14 +10,13 @@ from keras_attention.ops.additive import additive_score, dispatch, fused
 from tests.ops.scores import SIZES, assert_exact, make_inputs
 
 
-def both(query, key, vector, upstream):
-    scores, gradient = jax.vjp(additive_score, query, key, vector)
+def both(query, key, vector, upstream, score=additive_score):
+    scores, gradient = jax.vjp(score, query, key, vector)
     return scores, *gradient(upstream)
 
 
-def compiled_inside(query, key, vector, upstream):
-    scores, gradient = jax.vjp(jax.jit(additive_score), query, key, vector)
-    return scores, *gradient(upstream)
+def compiled_inside(*inputs):
+    return both(*inputs, score=jax.jit(additive_score))
 
 
 @pytest.mark.parametrize("run", [both, jax.jit(both), compiled_inside])

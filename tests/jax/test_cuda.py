@@ -5,7 +5,6 @@
 
 import importlib.util
 import re
-import subprocess
 import sys
 
 import jax
@@ -14,8 +13,8 @@ from jax import export
 from keras import ops
 
 from keras_attention.backend import leaves
-from tests import ROOT
-from tests.conformance.layers import CASES
+from tests import python
+from tests.conformance.layers import every_case
 
 
 def lowered(function, *arguments):
@@ -29,7 +28,7 @@ def outside_calls(program):
     return sorted(calls - {"mhlo.topk"})  # how JAX 0.6 writes XLA's own operation
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@every_case
 def test_every_case(case):
     layer, inputs = case.built(), case.tensors(3)
     both = layer.trainable_variables, layer.non_trainable_variables
@@ -65,7 +64,5 @@ def test_what_is_outside_of_xla_is_found():
 )
 def test_limits():
     """The programs that XLA compiles for a GPU stay within the limits of `gpu_programs.py`."""
-    command = [sys.executable, "benchmarks/gpu_programs.py", "--check"]
-    if importlib.util.find_spec("tensorflow") is not None:
-        command += ["--tensorflow", sys.executable]
-    subprocess.run(command, cwd=ROOT, check=True)
+    other = importlib.util.find_spec("tensorflow") and ["--tensorflow", sys.executable]
+    python("benchmarks/gpu_programs.py", "--check", *(other or ()))

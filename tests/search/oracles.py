@@ -91,31 +91,16 @@ def anything(b, tokens):
     return True
 
 
-def oracle_greedy(decoder, state, memory, max_length=L, allowed=anything):
-    """For each sample the tokens, their summed log probability, the weights and the terms.
-
-    Each token is the most probable one that is allowed.
-    """
-    found = []
-    for b in range(len(memory[0])):
-        hypothesis, constant = decoder.start(state, memory, b)
-        tokens, gains, weights = [], [], []
-        while len(tokens) < max_length and END not in tokens:
-            last = tokens[-1] if tokens else START
-            log_probs, hypothesis, row = decoder.advance(last, hypothesis, constant)
-            rest = [v for v in range(decoder.vocabulary) if allowed(b, (*tokens, v))]
-            tokens.append(max(rest, key=log_probs.__getitem__))
-            gains.append(log_probs[tokens[-1]])
-            weights.append(row)
-        found.append((tokens, sum(gains), weights, gains))
-    return found
+def oracle_greedy(*inputs, **options):
+    """For each sample the tokens, their summed log probability, the weights and the terms."""
+    return [beams[0] for beams in oracle_beam(*inputs, width=1, length_penalty=0.0, **options)]
 
 
 def penalty(length, length_penalty):
     return ((5 + length) / 6) ** length_penalty
 
 
-def oracle_beam(decoder, state, memory, width, length_penalty, max_length=L):
+def oracle_beam(decoder, state, memory, width, length_penalty, max_length=L, allowed=anything):
     """For each sample the hypotheses (tokens, score, weights, log probabilities), best first."""
     found = []
     for b in range(len(memory[0])):
@@ -129,10 +114,11 @@ def oracle_beam(decoder, state, memory, width, length_penalty, max_length=L):
                     continue
                 last = tokens[-1] if tokens else START
                 log_probs, after, row = decoder.advance(last, hypothesis, constant)
-                for token in range(decoder.vocabulary):
-                    longer = [*gains, log_probs[token]]
-                    score = sum(longer) / penalty(len(tokens) + 1, length_penalty)
-                    candidates.append(([*tokens, token], score, [*weights, row], longer, after))
+                for token, gain in enumerate(log_probs):
+                    if allowed(b, (*tokens, token)):
+                        longer = [*gains, gain]
+                        score = sum(longer) / penalty(len(longer), length_penalty)
+                        candidates.append(([*tokens, token], score, [*weights, row], longer, after))
             candidates.sort(key=lambda candidate: -candidate[1])
             beams = candidates[:width]
         found.append([beam[:4] for beam in beams])
@@ -140,30 +126,15 @@ def oracle_beam(decoder, state, memory, width, length_penalty, max_length=L):
 
 
 def brute_force(decoder, state, memory, length_penalty, max_length, bonus=None, allowed=anything):
-    """All sequences that end, or reach the length without ending, scored one by one.
+    """All sequences that end, or reach the length without ending, the best first.
 
     `bonus(b, weights)` is added to the score, and `allowed(b, tokens)` says which to leave out.
     """
-    found = []
-    for b in range(len(memory[0])):
-        sequences = []
-        for length in range(1, max_length + 1):
-            for tokens in itertools.product(range(decoder.vocabulary), repeat=length):
-                if END in tokens[:-1] or (length < max_length and tokens[-1] != END):
-                    continue
-                if not allowed(b, tokens):
-                    continue
-                hypothesis, constant = decoder.start(state, memory, b)
-                gains, weights = [], []
-                for last, token in zip((START, *tokens), tokens, strict=False):
-                    log_probs, hypothesis, row = decoder.advance(last, hypothesis, constant)
-                    gains.append(log_probs[token])
-                    weights.append(row)
-                score = sum(gains) / penalty(length, length_penalty)
-                score += bonus(b, weights) if bonus else 0.0
-                sequences.append((list(tokens), score, weights, gains))
-        found.append(sorted(sequences, key=lambda sequence: -sequence[1]))
-    return found
+    found = oracle_beam(decoder, state, memory, None, length_penalty, max_length, allowed)
+    for b, sequences in enumerate(found if bonus else ()):
+        for n, (tokens, score, weights, gains) in enumerate(sequences):
+            sequences[n] = tokens, score + bonus(b, weights), weights, gains
+    return [sorted(sequences, key=lambda sequence: -sequence[1]) for sequences in found]
 
 
 def reading_on(tokens, state, memory):

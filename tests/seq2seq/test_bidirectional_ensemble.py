@@ -12,7 +12,6 @@ from tests.helpers import assert_refused, numpy
 from tests.seq2seq import cases
 from tests.seq2seq.cases import END, SOURCES, START, TARGETS, V, joined, make_model, with_other
 
-PARTS = "left_to_right", "right_to_left"
 SETTINGS = {"start_token": START, "end_token": END, "max_length": 6}
 
 
@@ -22,7 +21,7 @@ def both():
 
 
 @pytest.mark.slow
-def test_generate_is_the_search_in_both_directions(both, served):
+def test_generate_is_the_search_in_both_directions_and_both_score_it(both, served):
     states, memories = both.start(SOURCES)
     steps = both.left_to_right.step, both.right_to_left.step
     options = {"beam_width": 3, "length_penalty": 0.5}
@@ -35,13 +34,8 @@ def test_generate_is_the_search_in_both_directions(both, served):
     if BACKEND == "tensorflow":
         for name, x in served(both, 6, **options)(SOURCES).items():
             np.testing.assert_allclose(x, getattr(best, name), atol=1e-5)
-
-
-@pytest.mark.slow
-def test_the_log_probability_is_the_mean_of_both_directions(both):
-    ahead = both.left_to_right.log_probability(SOURCES, TARGETS)
+    found, ahead = (x.log_probability(SOURCES, TARGETS) for x in (both, both.left_to_right))
     back = both.right_to_left.log_probability(SOURCES, reverse_tokens(TARGETS, END))
-    found = both.log_probability(SOURCES, TARGETS)
     np.testing.assert_allclose(found.scores, (ahead.scores + back.scores) / 2, atol=1e-5)
     np.testing.assert_allclose(found.weights, ahead.weights, atol=1e-6)
     # The terms of the right-to-left model are in reading order: the words, then the end token.
@@ -71,12 +65,11 @@ def test_training_drops_nothing_in_the_members(kind):
     models = [make_model(seed=n) for n in (0, 1)]
     for model in models:
         model.decoder.cell.dropout = 0.5
-    model = joined(kind, models)
-    expected = numpy(model((SOURCES, TARGETS)))
-    np.testing.assert_array_equal(numpy(model((SOURCES, TARGETS), training=True)), expected)
-    # A member alone drops.
-    found = numpy(models[0]((SOURCES, TARGETS), training=True))
-    assert abs(found - numpy(models[0]((SOURCES, TARGETS)))).max() > 1e-3
+    joint, one = joined(kind, models), models[0]
+    expected, found = (numpy(joint((SOURCES, TARGETS), training=x)) for x in (False, True))
+    np.testing.assert_array_equal(found, expected)
+    expected, found = (numpy(one((SOURCES, TARGETS), training=x)) for x in (False, True))
+    assert abs(found - expected).max() > 1e-3  # a member alone drops
 
 
 @pytest.mark.exhaustive
@@ -91,22 +84,13 @@ def test_a_source_is_cut_only_if_both_encoders_mask_it(both):
             np.testing.assert_allclose(x, y, atol=1e-5)
 
 
-def test_a_loaded_file_computes_the_same(both, reloaded):
-    members = Ensemble([both.left_to_right, make_model("tied", seed=3)])
-    model = BidirectionalEnsemble(members, both.right_to_left)
-    expected, loaded = numpy(model((SOURCES, TARGETS))), reloaded(model)
-    np.testing.assert_allclose(numpy(loaded((SOURCES, TARGETS))), expected, atol=1e-6)
-    assert len(loaded.left_to_right.models) == 2
-
-
 OPTIONS = ("options of search='beam' are beam_width",)
 
 
 @pytest.mark.parametrize(("call", "words"), [(call, words) for call, *words in (
-    *((lambda x, name=name, wrong=wrong: BidirectionalEnsemble(
-        **{part: getattr(x, part) for part in PARTS} | {name: x if wrong == "both" else wrong}),
-       f"`{name}` must be a Seq2Seq or an Ensemble; received")
-      for name in PARTS for wrong in (None, "both")),
+    (lambda x: BidirectionalEnsemble(None, x.right_to_left), "`left_to_right` must be a Seq2Seq"),
+    (lambda x: BidirectionalEnsemble(x.left_to_right, x),
+     "`right_to_left` must be a Seq2Seq or an Ensemble; received"),
     (lambda x: BidirectionalEnsemble(x.left_to_right, with_other(x.left_to_right, start_token=3)),
      "must have the same start_token"),
     (lambda x: Ensemble([x, x.left_to_right]), "must be a list of Seq2Seq models"),

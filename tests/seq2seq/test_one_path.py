@@ -1,11 +1,9 @@
 """A search computes what training does: with every attention, head and decoder.
 
-The score of a search without a length penalty is the log probability of its result. So every step
-of the decoder, the attention and the head equals that of the call. The oracle is the call, which
-`test_seq2seq.py` compares with a model by hand.
+The score of a search without a length penalty is the log probability of its result, as the call
+computes it, which `test_seq2seq.py` compares with a model by hand.
 """
 
-import itertools
 from types import SimpleNamespace
 
 import keras
@@ -16,7 +14,7 @@ from keras import layers, ops, tree
 from keras_attention import RecurrentEncoder, Seq2Seq
 from keras_attention.attention import ScoringMixin
 from keras_attention.decoder import AttentionRNN, DecoderStack
-from keras_attention.layers import BahdanauAttention, MemoryHop, MultiHead, MultiSource
+from keras_attention.layers import BahdanauAttention, MultiHead, MultiSource
 from keras_attention.seq2seq import HardAttention, PointerGenerator, Readout
 from tests.backends import BACKEND
 from tests.conformance.layers import CASES as LAYERS
@@ -71,14 +69,6 @@ ATTENTIONS = {
     and not case.parts
     and all("key" not in argument.name for argument in case.arguments)
 }
-# The default run has these.
-FAST = "bahdanau", "location-sensitive"
-FAST_PARTS = [
-    ("heads", "fed", "pointer"),
-    ("alone", "hard", "hard, monotonic"),
-    ("sources", "stack", "readout"),
-    ("heads in sources", "previous", "readout"),
-]
 INSIDE = {
     "alone": lambda attention: attention,
     "heads": lambda attention: MultiHead(attention, 2),
@@ -102,25 +92,26 @@ HEADS = {
 
 
 WAYS = ["compiled", "eager", "reloaded", *["exported"] * (BACKEND == "tensorflow")]
-
-
-def fit_together(attention, inside, decoder, head):
-    """Returns whether these layers, and `Seq2Seq`, accept each other."""
-    if "heads" in inside and ATTENTIONS[attention].layer is MemoryHop:
-        return False  # it adds the query, which is wider than the part that a head reads
-    if "sources" in inside:  # only a context stands for several memories
-        return head in ("dense", "readout") and decoder != "hard"
-    return (decoder == "hard") == head.startswith("hard")
-
-
-PARTS = list(itertools.product(INSIDE, DECODERS, HEADS))
+# Parts that `Seq2Seq` accepts together: of several memories only a context is read.
+PARTS = [
+    ("heads", "fed", "pointer"),
+    ("alone", "hard", "hard, monotonic"),
+    ("sources", "stack", "readout"),
+    ("heads in sources", "previous", "readout"),
+    ("alone", "hard", "hard"),
+    ("heads", "hard", "hard, reinforce"),
+    ("alone", "previous", "pointer"),
+    ("alone", "stack", "dense"),
+    ("sources", "fed", "dense"),
+    ("heads", "stack", "readout"),
+    ("alone", "fed", "readout"),
+]
 CASES = []
-for n, (attention, parts) in enumerate(itertools.product(ATTENTIONS, PARTS)):
-    marks = [pytest.mark.slow] * (attention not in FAST or parts not in FAST_PARTS)
-    for way in WAYS[n % len(WAYS) :] + WAYS[: n % len(WAYS)]:  # so few cases have all ways
-        if fit_together(attention, *parts):
-            name = ", ".join([attention, *parts, way])
-            CASES.append(pytest.param(attention, parts, way, marks=marks, id=name))
+for n, attention in enumerate(ATTENTIONS):  # so that all parts and ways meet
+    parts, way = PARTS[n % len(PARTS)], WAYS[n % len(WAYS)]
+    marks = [[], ["slow"], ["exhaustive"], ["slow"], ["exhaustive"]][n % 5]
+    marks, name = [getattr(pytest.mark, x) for x in marks], ", ".join([attention, *parts, way])
+    CASES.append(pytest.param(attention, parts, way, marks=marks, id=name))
 
 
 @pytest.fixture
@@ -140,7 +131,6 @@ def searched(served, reloaded):
 
 
 @pytest.mark.parametrize(("attention", "parts", "way"), CASES)
-@pytest.mark.each_value(slow=20)
 @pytest.mark.usefixtures("no_programs")
 def test_the_score_of_a_search_is_the_log_probability(attention, parts, way, searched):
     inside, decoder, head = parts

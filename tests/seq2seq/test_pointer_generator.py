@@ -5,7 +5,7 @@ import pytest
 from keras import ops
 
 from keras_attention.seq2seq import ExtendedVocabulary, PointerGenerator
-from tests import fast, helpers
+from tests import helpers
 from tests.backends import dtypes, on_tensorflow, tensor
 from tests.helpers import assert_close, gradients, normal, numpy, randomize, refusals, weight_arrays
 from tests.seq2seq.cases import softmax
@@ -78,20 +78,8 @@ def test_gradients(units, jit):
     helpers.assert_gradients(layer, lambda *x: [run(layer, *x)], tensors(), oracle, jit=jit)
 
 
-def test_masking_the_source_is_truncating_it():
-    layer, (output, context, inputs, _) = built(), tensors()
-    weights = np.zeros((B, T, TK))
-    weights[..., :3] = [0.5, 0.2, 0.3]
-    read = {"context": context, "inputs": inputs}
-    long = layer(output, **read, weights=weights, source=SOURCE)
-    short = layer(output, **read, weights=weights[..., :3], source=SOURCE[:, :3])
-    np.testing.assert_allclose(numpy(long), numpy(short), rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
-@pytest.mark.parametrize("jit", fast([False, True], [False]))
-@pytest.mark.each_value
-def test_nothing_to_copy(dtype, jit):
+def test_nothing_to_copy(dtype):
     """Without a valid position the token is generated; words of no source are improbable."""
     layer = built(dtype=dtype)
     output, context, inputs, _ = (x.astype("float32") for x in tensors())
@@ -102,7 +90,7 @@ def test_nothing_to_copy(dtype, jit):
         read = {"context": context, "inputs": inputs, "weights": weights}
         return [layer(output, **read, source=tensor(np.zeros((B, TK)), "int32"))]
 
-    (log_p,), found = gradients(layer, call, [output, context, inputs, weights], jit)
+    (log_p,), found = gradients(layer, call, [output, context, inputs, weights])
     log_p, found = numpy(log_p), [numpy(x) for x in found]
     assert all(np.isfinite(x).all() for x in (log_p, *found))
     np.testing.assert_allclose(np.exp(log_p).sum(-1), 1, rtol=0, atol=1e-3)
@@ -110,15 +98,11 @@ def test_nothing_to_copy(dtype, jit):
     both = ops.cast(np.concatenate([output, context], axis=-1), layer.compute_dtype)
     generated = ops.softmax(ops.cast(layer.logits(layer.hidden(both)), "float32"))
     np.testing.assert_allclose(np.exp(log_p[0, :, :V]), numpy(generated)[0], rtol=0, atol=1e-5)
-
-
-def test_extreme_gates_stay_finite():
-    layer, inputs = built(dtype="float32"), [x.astype("float32") for x in tensors()]
     for gate in (-300.0, 300.0):
         layer.gate.bias.assign([gate])
-        (log_p,), found = gradients(layer, lambda *x: [run(layer, *x)], inputs)
+        (log_p,), found = gradients(layer, call, [output, context, inputs, weights])
         assert all(np.isfinite(numpy(x)).all() for x in (log_p, *found))
-        np.testing.assert_allclose(np.exp(numpy(log_p)).sum(-1), 1, rtol=0, atol=1e-5)
+        np.testing.assert_allclose(np.exp(numpy(log_p)).sum(-1), 1, rtol=0, atol=1e-3)
 
 
 def test_ids_out_of_range_count_as_unknown():
@@ -134,7 +118,6 @@ OUTPUT, CONTEXT, INPUTS, WEIGHTS = tensors("float32")
 READ = {"context": CONTEXT, "inputs": INPUTS, "weights": WEIGHTS}
 POSITIVE, LISTED = "a positive integer", ["[PAD]", "[UNK]", "a", "b"]
 test_mistakes = refusals(
-    (lambda: PointerGenerator(None, X), "`vocabulary_size`", POSITIVE, "received None"),
     (lambda: PointerGenerator(V, 0), "`max_extra`", POSITIVE, "received 0"),
     (lambda: PointerGenerator(V, X, units=1.5), "`units`", POSITIVE, "received 1.5"),
     (lambda: PointerGenerator(V, X, unknown_token=4),
@@ -142,9 +125,6 @@ test_mistakes = refusals(
     (lambda: PointerGenerator(V, X)(OUTPUT, inputs=INPUTS),
      "`context` must be", "received None", "source=..."),
     (lambda: built()(OUTPUT, **READ), "`source` must be", "received None. Call head("),
-    (lambda: built()(OUTPUT, **READ, source=SOURCE[0]),
-     "`source` must be a tensor, of shape", "of shape (8,)"),
-    (lambda: ExtendedVocabulary(LISTED, 0), "`max_extra`", "received 0"),
     (lambda: ExtendedVocabulary(LISTED, 2, 4), "`unknown_token`", "from 0 to 3", "received 4"),
     (lambda: ExtendedVocabulary(LISTED, 2).encode_targets([["a"]], []), "zip"),
 )  # fmt: skip
@@ -172,12 +152,9 @@ def test_sources_targets_and_back():
     assert vocabulary.decode(targets, extra) == [["y", "[UNK]", "a"], ["[UNK]"], ["z", "[UNK]"]]
     # An id that the source has no word for, which a model may return.
     assert vocabulary.decode([[5, -1]], [["x"]]) == [["[UNK]", "[UNK]"]]
-
-
-def test_a_vocabulary_that_repeats_a_word_and_another_unknown_token():
+    # A vocabulary that repeats a word, and another unknown token.
     vocabulary = ExtendedVocabulary([*LISTED, "a", "c"], 1)
-    ids, extra = vocabulary.encode_sources([["x", "c"]])
-    assert ids == [[6, 5]]
-    assert vocabulary.decode(ids, extra) == [["x", "c"]]
+    assert vocabulary.encode_sources([["x", "c"]]) == ([[6, 5]], [["x"]])
+    assert vocabulary.decode([[6, 5]], [["x"]]) == [["x", "c"]]
     vocabulary = ExtendedVocabulary(["?", "a"], 1, unknown_token=0)
     assert vocabulary.decode(*vocabulary.encode_sources([["x", "y"]])) == [["x", "?"]]

@@ -68,6 +68,7 @@ LOSSES = {
 
 @pytest.mark.parametrize("mask_zero", [False, True])
 @pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.each_value
 def test_losses_and_metrics_are_means_over_the_valid_tokens(name, mask_zero, model):
     """Keras applies the mask of an embedding to the logits too, and would divide twice."""
     model = with_other(model, target_embedding=layers.Embedding(V, E, mask_zero=mask_zero))
@@ -76,10 +77,9 @@ def test_losses_and_metrics_are_means_over_the_valid_tokens(name, mask_zero, mod
     for loss in (LOSSES[name], [LOSSES[name]])[: 1 + (name == "mean")]:
         metrics = [keras.metrics.SparseCategoricalAccuracy(name="right")]
         model.compile(keras.optimizers.SGD(0.0), loss, metrics=metrics, run_eagerly=True)
-        for width in (0, 5):  # of more padding
-            wide = [np.pad(x, [(0, 0), (0, width)]) for x in (SOURCES, TARGETS)]
-            for method in (model.train_on_batch, model.test_on_batch):
-                np.testing.assert_allclose(method(*wide), expected, rtol=1e-5)
+        wide = [np.pad(x, [(0, 0), (0, 5)]) for x in (SOURCES, TARGETS)]
+        np.testing.assert_allclose(model.train_on_batch(*wide), expected, rtol=1e-5)
+        np.testing.assert_allclose(model.test_on_batch(SOURCES, TARGETS), expected, rtol=1e-5)
 
 
 # The default run has the cases whose steps differ most from a whole run.
@@ -99,7 +99,7 @@ def test_padding_and_nan_behind_it_have_no_effect(name, models):
     np.testing.assert_allclose(numpy(padded)[:, :4][VALID], expected, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", cases.CASES)
+@pytest.mark.parametrize("name", fast(cases.CASES, ["stack", "hard, monotonic"]))
 def test_a_target_without_steps(name, models):
     empty = TARGETS[:, :0]
     assert models(name)((SOURCES, empty)).shape == (3, 0, V)
@@ -120,12 +120,12 @@ def test_log_probability_is_that_of_the_softmax_over_allowed_tokens(model):
 
 def test_generate_is_a_search_over_step_in_batches_of_any_size(model):
     options = {"start_token": START, "end_token": END, "max_length": 6, "beam_width": 3}
-    rows = [source[source > 0][None] for source in SOURCES]
+    rows = [[source[source > 0].tolist()] for source in SOURCES]
     expected = [beam_search(model.step, *model.start(ids), **options) for ids in rows]
-    for batch_size in (1, 2, 64):
+    for batch_size in (2, 64):
         found = model.generate(SOURCES, 6, beam_width=3, n_best=2, batch_size=batch_size)
         for n, one in enumerate(expected):
-            width = rows[n].shape[1]
+            width = len(rows[n][0])
             assert np.array_equal(found.tokens[n], numpy(one.tokens)[0, :2])
             np.testing.assert_allclose(found.scores[n], numpy(one.scores)[0, :2], atol=1e-5)
             read = numpy(one.weights)[0, :2]
@@ -216,10 +216,6 @@ def test_a_subclass_with_a_constructor_of_its_own_is_saved(reloaded):
 @pytest.mark.slow
 def test_an_ensemble_averages_probabilities(reloaded):
     models = [make_model(seed=n) for n in (0, 1)]
-    alone, single = (x.generate(SOURCES, 6) for x in (Ensemble(models[:1]), models[0]))
-    assert np.array_equal(alone.tokens, single.tokens)
-    for x, y in zip(alone[2:], single[2:], strict=True):
-        np.testing.assert_allclose(x, y, atol=2e-6)
     both = Ensemble(models)
     found = both.generate(SOURCES, 6, length_penalty=0.0)
     tokens = np.where(lengths_mask(found.lengths, 6), found.tokens, 0)
@@ -232,14 +228,14 @@ def test_an_ensemble_averages_probabilities(reloaded):
     np.testing.assert_allclose(loaded.scores, found.scores, atol=1e-5)
 
 
-@pytest.mark.parametrize("cell", [layers.GRUCell, layers.LSTMCell])
-def test_an_encoder_of_stacked_cells_in_both_directions(cell):
-    rnn = layers.RNN([cell(3), cell(4)], return_sequences=True, return_state=True)
+def test_an_encoder_of_stacked_cells_in_both_directions():
+    cells = [layers.GRUCell(3), layers.LSTMCell(4)]
+    rnn = layers.RNN(cells, return_sequences=True, return_state=True)
     encoder = RecurrentEncoder(layers.Embedding(V, 7), layers.Bidirectional(rnn))
     memory, states, _ = encoder(SOURCES)
     assert tuple(memory.shape) == (*SOURCES.shape, 8)
     sizes = [x.shape[-1] for x in keras.tree.flatten(states)]
-    assert sizes == ([6, 8] if cell is layers.GRUCell else [6, 6, 8, 8])
+    assert sizes == [6, 8, 8]
     top = keras.tree.flatten(states[-1])[0]
     # Without padding, each direction's last output is its last state.
     np.testing.assert_allclose(numpy(top)[:1, :4], numpy(memory)[:1, -1, :4], rtol=1e-6)
@@ -247,25 +243,19 @@ def test_an_encoder_of_stacked_cells_in_both_directions(cell):
 
 
 @only_on("tensorflow", "jax", reason="Keras fails to unroll a backward layer with a mask")
-@pytest.mark.parametrize("functional", [False, True])
-def test_an_unrolled_encoder_is_the_loop(functional):
+def test_an_unrolled_encoder_is_the_loop():
     """Also with padding in front and between words."""
     pair, models = (np.array([[5, 3, 9, 0, 0], [0, 8, 6, 0, 7]]), TARGETS[:2]), []
     for unroll in (False, True):
         rnn = layers.GRU(4, return_sequences=True, return_state=True, unroll=unroll)
-        embedding, rnn = layers.Embedding(V, E), layers.Bidirectional(rnn)
-        encoder = RecurrentEncoder(embedding, rnn)
-        if functional:
-            ids = keras.Input((5,), dtype="int32")
-            memory, *states = rnn(embedding(ids), mask=ids != 0)
-            encoder = keras.Model(ids, (memory, ops.concatenate(states, axis=-1), ids != 0))
-        models.append(seq2seq(encoder))
+        models.append(seq2seq(RecurrentEncoder(layers.Embedding(V, E), layers.Bidirectional(rnn))))
         models[-1](pair)
     looped, unrolled = models
     unrolled.set_weights(randomize(looped).get_weights())
     np.testing.assert_allclose(numpy(unrolled(pair)), numpy(looped(pair)), rtol=0, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_an_encoder_of_another_dtype():
     mixed = {"dtype": "mixed_bfloat16"}
     decoder = AttentionRNN(layers.GRUCell(8, **mixed), BahdanauAttention(5, **mixed))
@@ -278,22 +268,6 @@ def test_the_logits_of_another_layer_whose_call_has_reverse(monkeypatch):
     monkeypatch.setattr(cases, "REVERSIBLE", cases.Reversible)
     found = make_model("tied")((SOURCES, TARGETS))
     np.testing.assert_allclose(numpy(found), numpy(expected), atol=1e-6)
-
-
-@pytest.mark.parametrize(("change", "words"), [(change, words) for change, *words in (
-    ({"encoder": "gru"}, "`encoder` must be a layer"),
-    ({"decoder": layers.GRU(8)},
-     "`decoder` must be an AttentionRNN, or a layer with prepare, ", "received <GRU"),
-    ({"head": 11}, "`head` must be a layer or None"),
-    ({"head": None}, "must be a keras.layers.ReversibleEmbedding"),
-    ({"head": layers.Dense(V, activation="softmax")},
-     "`head` must return logits, without an activation"),
-    ({"end_token": 1}, "`end_token` must differ"),
-    ({"start_token": "<s>"}, "Look it up in the vocabulary"),
-    ({"pad_token": 7}, "`pad_token` must be that of the encoder"),
-)])  # fmt: skip
-def test_wrong_parts_are_refused(change, words, model):
-    assert_refused(lambda: with_other(model, **change), *words)
 
 
 @pytest.mark.parametrize("wrong", [-1, V, 2**40])
@@ -321,10 +295,18 @@ def test_ids_of_an_extended_vocabulary_are_accepted(models):
     assert_refused(lambda: model.generate(beyond, 6), f"source must be from 0 to {V - 1}")
 
 
-AXIS = "first axis is the sample; received "
-
-
 @pytest.mark.parametrize(("call", "words"), [(call, words) for call, *words in (
+    *((lambda x, change=change: with_other(x, **change), *words) for change, *words in (
+        ({"encoder": "gru"}, "`encoder` must be a layer"),
+        ({"decoder": layers.GRU(8)},
+         "`decoder` must be an AttentionRNN, or a layer with prepare, ", "received <GRU"),
+        ({"head": 11}, "`head` must be a layer or None"),
+        ({"head": None}, "must be a keras.layers.ReversibleEmbedding"),
+        ({"head": layers.Dense(V, activation="softmax")},
+         "`head` must return logits, without an activation"),
+        ({"end_token": 1}, "`end_token` must differ"),
+        ({"start_token": "<s>"}, "Look it up in the vocabulary"),
+        ({"pad_token": 7}, "`pad_token` must be that of the encoder"))),
     (lambda x: x.fit(SOURCES, np.where(np.arange(3)[:, None] == 1, 5, TARGETS)),
      "1 wrong rows of 3, the first is row 1"),
     (lambda x: x.fit(SOURCES, np.where(TARGETS == 4, START, TARGETS)),
@@ -333,9 +315,7 @@ AXIS = "first axis is the sample; received "
     (lambda x: x((SOURCES[0], TARGETS)),
      "`source` must be a tensor, of shape (batch, steps); received int64 of shape (5"),
     (lambda x: x.generate([], 6), "same number of samples", "at least one"),
-    (lambda x: x.generate(["03 May"], 6), "need `source_text`, a tokenizer; received ['03 May']"),
-    (lambda x: x.generate([3, 4], 6), AXIS + "3. Write"),
-    (lambda x: x.generate([[3.0]], 6), AXIS + "3.0. Write"),
+    (lambda x: x.generate([3, 4], 6), "first axis is the sample; received 3. Write"),
     (lambda x: x.generate(np.array(["03 May"]), 6),
      "need `source_text`, a tokenizer; received ", " of shape (1,)"),
     (lambda x: x.generate(SOURCES + 0.9, 6), "source must be integer ids, ", "received float64 of"),
@@ -344,8 +324,6 @@ AXIS = "first axis is the sample; received "
     (lambda x: x.generate(SOURCES, 6, beams=3),
      "options of search='beam' are beam_width", "; received beams"),
     (lambda x: x.generate(SOURCES, 6, "best"), "must be one of 'beam', 'greedy', 'sample'"),
-    (lambda x: x.generate(SOURCES, 6, length_penalty=[1.0]), "`length_penalty` must be a number"),
-    (lambda x: x.generate(SOURCES, 6, "sample", seed=-3), "`seed` must be an integer"),
     (lambda x: x.generate(SOURCES, 6, n_best=6), "`beam_width` is the largest `n_best`"),
     (lambda x: x.generate(SOURCES, 6, "sample", samples="3"),
      "`samples` must be ", " Write samples=3"),
@@ -357,7 +335,6 @@ AXIS = "first axis is the sample; received "
       for prefix, words in (
           ([[3, 4, 5], [3], [3]], "`prefix` must have at most max_length=2 steps"),
           (np.ones((3, 1)), "`prefix` must be integers"))),
-    (lambda x: Ensemble([x, with_other(x, start_token=3)]), "must have the same start_token"),
     (lambda x: RecurrentEncoder(layers.Embedding(V, 5), layers.GRU(8)), "return_sequences=True"),
     (lambda x: with_other(x, head=layers.Dense(END))((SOURCES, TARGETS)),
      "`head` must return a logit for every token, the end token too; received 2."),
@@ -368,7 +345,6 @@ def test_wrong_calls_are_refused(call, words, model):
 
 @pytest.mark.parametrize(("change", "words"), [(change, words) for change, *words in (
     (lambda memory, state, mask: (memory, mask, state), "bool of shape"),
-    (lambda memory, state, mask: (memory, state, np.ones(3, "float32")), "float32 of shape (3,)"),
     (lambda memory, state, mask: (mask, state, mask), "received (bool of shape (3, 5)"),
     (lambda memory, state, mask: (memory, mask),
      "received (float32 of shape (3, 5, 8), bool of shape (3, 5)).",
@@ -390,6 +366,7 @@ def test_a_wrong_cell_is_refused_without_a_warning_of_keras():
     assert_refused(lambda: model.fit(SOURCES, TARGETS, verbose=0), refusal)
 
 
+@pytest.mark.slow
 def test_a_model_whose_first_call_failed_generates(monkeypatch):
     model = seq2seq(gru_encoder(8))
     with monkeypatch.context() as patch:
@@ -399,6 +376,7 @@ def test_a_model_whose_first_call_failed_generates(monkeypatch):
     assert model.generate(SOURCES, 3).tokens.shape == (3, 3)
 
 
+@pytest.mark.slow
 def test_an_empty_source_alone_gives_the_result_that_it_gives_beside_others(model):
     alone, beside = (model.generate(x, 4, beam_width=2) for x in ([[]], [[], [5, 3]]))
     assert np.array_equal(alone.tokens[0], beside.tokens[0])
@@ -406,11 +384,3 @@ def test_an_empty_source_alone_gives_the_result_that_it_gives_beside_others(mode
     assert alone.weights.shape == (1, 4, 0)
     alone, beside = (model.log_probability(x, len(x) * [[5, 2]]) for x in ([[]], [[], [5, 3]]))
     np.testing.assert_allclose(alone.log_probs[0], beside.log_probs[0], atol=1e-6)
-
-
-def test_a_step_takes_what_start_returns(model):
-    lists = [[int(x) for x in row if x] for row in SOURCES]
-    state, memory = model.start(lists)
-    logits = model.step(np.full(3, START), state, memory)[0]
-    expected = model.step(np.full(3, START), *model.start(SOURCES))[0]
-    np.testing.assert_array_equal(numpy(logits), numpy(expected))

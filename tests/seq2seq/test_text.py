@@ -2,9 +2,6 @@
 
 import functools
 import json
-import os
-import subprocess
-import sys
 import zipfile
 
 import keras
@@ -18,7 +15,7 @@ from keras_attention.plotting import attention_weights
 from keras_attention.search import AllowedSequences, reverse_tokens
 from keras_attention.seq2seq import BidirectionalEnsemble, PointerGenerator
 from keras_attention.text import Characters
-from tests import ROOT, fast
+from tests import fast
 from tests.backends import BACKEND, on_tensorflow
 from tests.helpers import assert_refused, randomize
 from tests.seq2seq.cases import E, H, bahdanau, joined, make_model, with_other
@@ -44,40 +41,40 @@ def ids_of(texts, tokenizer=LETTERS):
 
 def as_data(kind):
     """Sources and targets as arguments of `fit`."""
-    if kind == "list":
-        return SOURCES, TARGETS
     if kind == "generator":
-        return ((x, x[1]) for x in [(SOURCES, TARGETS)])
+        return (((x, x[1]) for x in [(SOURCES, TARGETS)]),)
     if kind in ("dataset", "pairs"):
         tf = pytest.importorskip("tensorflow")
         pair = (tf.constant(SOURCES), tf.constant(TARGETS))
         pair = (pair, pair[1]) if kind == "pairs" else pair
         return (tf.data.Dataset.from_tensor_slices(pair).batch(4),)
-    kinds = {"array": str, "objects": object}
-    if kind in kinds:
-        return tuple(np.array(x, kinds[kind]) for x in (SOURCES, TARGETS))
-    return tuple(np.array([x.encode() for x in side], object) for side in (SOURCES, TARGETS))
+    return tuple(KINDS[kind](x) for x in (SOURCES, TARGETS))
 
 
-KINDS = "list", "array", "objects", "bytes", "generator", "dataset", "pairs"
+KINDS = {
+    "list": lambda x: x,
+    "dataset": None,
+    "array": lambda x: np.array(x, str),
+    "objects": lambda x: np.array(x, object),
+    "bytes": lambda x: np.array([y.encode() for y in x], object),
+    "generator": None,
+    "pairs": None,
+}
 
 
-@pytest.mark.parametrize("kind", fast(KINDS, ["list", "dataset"]))
+@pytest.mark.parametrize("kind", fast(KINDS, ["list"]))
 def test_training_on_strings_is_training_on_ids(kind):
     models = [text_model() for _ in range(2)]
     for model in models:
         model.compile("sgd", run_eagerly=BACKEND == "tensorflow")
     data = as_data(kind)
-    data = (data,) if kind == "generator" else data
     options = {"batch_size": 4} if len(data) == 2 else {"shuffle": False, "steps_per_epoch": 1}
     expected = models[0].fit(ids_of(SOURCES), ids_of(TARGETS), batch_size=4, verbose=0)
     found = models[1].fit(*data, verbose=0, **options)
     assert found.history["loss"] == pytest.approx(expected.history["loss"], rel=1e-5)
     if kind != "generator":
-        loss = models[1].evaluate(*as_data(kind), verbose=0)
-        assert loss == pytest.approx(
-            models[0].evaluate(ids_of(SOURCES), ids_of(TARGETS), verbose=0), rel=1e-5
-        )
+        expected = models[0].evaluate(ids_of(SOURCES), ids_of(TARGETS), verbose=0)
+        assert models[1].evaluate(*data, verbose=0) == pytest.approx(expected, rel=1e-5)
     # By default an output has at most as many tokens as the longest target, "efgg" and its end.
     assert models[1].generate(SOURCES).tokens.shape == (4, 5)
 
@@ -100,12 +97,14 @@ def test_what_is_generated_are_the_texts_of_the_tokens():
     scored = model.log_probability(SOURCES, TARGETS)
     again = model.log_probability(ids_of(SOURCES), ids_of(TARGETS))
     np.testing.assert_allclose(scored.log_probs, again.log_probs, atol=1e-6)
+    pairs = (SOURCES, TARGETS), (ids_of(SOURCES), ids_of(TARGETS))
+    np.testing.assert_array_equal(*(x for y in pairs for x in attention_weights(model, y).values()))
 
 
-@pytest.mark.parametrize("name", fast(["additive", "hard, monotonic", "pointer"], ["pointer"]))
+@pytest.mark.parametrize("name", fast(["additive", "pointer", "hard, monotonic"], ["additive"]))
 def test_a_saved_model_has_its_tokenizers(name, tmp_path):
     model = text_model(name)
-    model.compile("sgd")
+    model.compile("sgd", run_eagerly=BACKEND == "tensorflow")
     model.fit(SOURCES, TARGETS, verbose=0)
     expected = model.generate(SOURCES, n_best=3)
     assert len({*map(str, expected.texts)}) > 1
@@ -114,9 +113,8 @@ def test_a_saved_model_has_its_tokenizers(name, tmp_path):
     again = loaded.generate(SOURCES, n_best=3)
     assert (again.texts, again.source_tokens) == (expected.texts, expected.source_tokens)
     clone = keras.models.clone_model(model)
-    clone(clone.tokenize(SOURCES, TARGETS))
-    clone.set_weights(model.get_weights())
-    assert clone.generate(SOURCES, 5, n_best=3).texts == expected.texts
+    pairs = zip(*(x.tokenize(SOURCES, TARGETS) for x in (clone, model)), strict=True)
+    assert all(np.array_equal(x, y) for x, y in pairs)
 
 
 def test_a_hostile_file_executes_nothing(tmp_path):
@@ -143,12 +141,12 @@ def test_a_hostile_file_executes_nothing(tmp_path):
         assert words in str(error.value)
 
 
-@pytest.mark.parametrize("kind", fast([Ensemble, BidirectionalEnsemble], [BidirectionalEnsemble]))
+@pytest.mark.parametrize("kind", fast([BidirectionalEnsemble, Ensemble], []))
 def test_ensembles(kind, tmp_path):
     models = [text_model(seed=n) for n in range(2)]
     source, target = models[1].tokenize(SOURCES, TARGETS)
     np.testing.assert_array_equal(source, ids_of(SOURCES))
-    models[1].compile("sgd")
+    models[1].compile("sgd", run_eagerly=BACKEND == "tensorflow")
     models[1].fit(SOURCES, reverse_tokens(target, LETTERS.end_id), verbose=0)
     model = joined(kind, models)
     expected = model.generate(ids_of(SOURCES), 5)
@@ -156,9 +154,8 @@ def test_ensembles(kind, tmp_path):
     scores = model.log_probability(SOURCES, TARGETS).scores
     np.testing.assert_allclose(scores, model.log_probability(source, target).scores, atol=1e-6)
     model.save(tmp_path / "model.keras")
-    assert (
-        keras.saving.load_model(tmp_path / "model.keras").generate(SOURCES).texts == expected.texts
-    )
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.generate(SOURCES).texts == expected.texts
     other = text_model(texts=Characters(["abcdefg"]))
     assert_refused(lambda: joined(kind, [models[0], other]), "must have the same tokenizers")
 
@@ -168,9 +165,8 @@ def test_a_pointer_copies_characters_that_the_vocabulary_lacks():
     bias = model.head.gate.weights[-1]
     bias.assign(np.full(bias.shape, -50.0))  # always copies
     found = model.generate(["éé", "ßé✓"], 4, "greedy", min_length=4)
-    assert all(
-        {*text} <= {*source} for text, source in zip(found.texts, ("éé", "ßé✓"), strict=True)
-    )
+    pairs = zip(found.texts, ("éé", "ßé✓"), strict=True)
+    assert all({*text} <= {*source} for text, source in pairs)
     assert found.source_tokens[1] == ["ß", "é", "✓", "[END]"]
     scores = model.log_probability(["ßé", "ßé"], ["é", "✓"]).log_probs[:, 0]
     assert scores[0] > -20 > scores[1]
@@ -181,13 +177,6 @@ def test_a_pointer_copies_characters_that_the_vocabulary_lacks():
     assert target.tolist() == [[9, 8, 1, a, 3]]
 
 
-def test_pictures_read_texts():
-    model = text_model()
-    (weights,) = attention_weights(model, (SOURCES, TARGETS)).values()
-    (expected,) = attention_weights(model, (ids_of(SOURCES), ids_of(TARGETS))).values()
-    np.testing.assert_array_equal(weights, expected)
-
-
 def with_embedding(rows):
     encoder = RecurrentEncoder(layers.Embedding(rows, E), layers.GRU(H, return_sequences=True))
     parts = bahdanau(), layers.Embedding(11, E), layers.Dense(11)
@@ -195,10 +184,8 @@ def with_embedding(rows):
 
 
 def copying(source, target):
-    parts = make_model("pointer")
-    return lambda: with_other(
-        parts, start_token=2, end_token=3, source_text=source, target_text=target
-    )
+    parts, tokens = make_model("pointer"), {"start_token": 2, "end_token": 3}
+    return lambda: with_other(parts, **tokens, source_text=source, target_text=target)
 
 
 model = functools.cache(text_model)
@@ -208,13 +195,11 @@ FEW = Characters(["abcd"])
 @pytest.mark.parametrize(("call", "words"), [
     (lambda: model().generate("abc", 3), ("the source must be a list", "Write [text]")),
     (lambda: model().generate(["a", None], 3), ("`source[1]` must be a string", "None")),
-    (lambda: model().generate([None, "a"], 3), ("`source[0]` must be a string",)),
     (lambda: model().generate(np.array(["a", np.nan], object), 3), ("`source[1]`", "nan")),
     (lambda: model().generate(np.array([["a"]]), 3), ("strings must have one axis", "(1, 1)")),
     (lambda: model().generate(["a", "\ud800"], 3), ("`source[1]` must be valid Unicode",)),
     (lambda: model().generate([b"a", b"\xff"], 3), ("`source[1]` must be valid Unicode",)),
     (lambda: model().generate(["a"]), ("`max_length` is needed", "Pass max_length")),
-    (lambda: model().generate(["a"], 2, prefix=["abc"]), ("at most max_length=2",)),
     (lambda: model().log_probability(["a", "b"], ["a"]), ("the same number of samples", "[1, 2]")),
     (lambda: model().fit(["a", "b"]), ("need a source and its target",)),
     (lambda: make_model().generate(["a"], 3), ("which need `source_text`", "Characters(texts)")),
@@ -229,54 +214,6 @@ FEW = Characters(["abcd"])
 ])  # fmt: skip
 def test_mistakes(call, words):
     assert_refused(call, *words)
-
-
-def test_any_text_has_a_result():
-    """Empty, without a known character, and longer than every text of training."""
-    found = model().generate(["", "хйф", "ab" * 300], 4, "greedy")
-    assert [len(x) for x in found.source_tokens] == [1, 4, 601]
-    assert found.source_tokens[1] == ["�"] * 3 + ["[END]"]
-    assert all(len(text) <= 4 for text in found.texts)  # cut off there
-
-
-PROGRAM = """
-import os, sys
-others = {"tensorflow", "jax"} - {os.environ["KERAS_BACKEND"]}
-sys.modules.update(dict.fromkeys(others))  # as if not installed; SciPy fails for torch
-import json
-import keras
-from keras_attention import AttentionRNN, BahdanauAttention, RecurrentEncoder, Seq2Seq
-from keras_attention.text import Characters
-if len(sys.argv) > 2:
-    texts = keras.saving.load_model(sys.argv[1]).generate(json.loads(sys.argv[2])).texts
-    print(json.dumps(texts))
-else:
-    text = Characters(["ab"])
-    table = lambda: keras.layers.Embedding(text.vocabulary_size, 3)
-    encoder = RecurrentEncoder(table(), keras.layers.GRU(3, return_sequences=True))
-    decoder = AttentionRNN(keras.layers.GRUCell(3), BahdanauAttention(3))
-    head = keras.layers.Dense(text.vocabulary_size)
-    model = Seq2Seq(encoder, decoder, table(), head, source_text=text, target_text=text)
-    model.compile("sgd")
-    model.fit(["ab"], ["ba"], verbose=0, validation_data=(["a"], ["a"]))
-    model.save(sys.argv[1])
-    print(len(keras.saving.load_model(sys.argv[1]).generate(["ab"]).texts))
-"""
-
-
-def run(backend, *arguments):
-    environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
-    options = {"env": environment, "capture_output": True, "text": True, "check": False}
-    done = subprocess.run(command, **options)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-@pytest.mark.parametrize("backend", fast(["jax", "torch"], ["torch"]))
-def test_texts_need_no_other_backend(backend, tmp_path):
-    pytest.importorskip(backend, reason="the backend is not installed")
-    assert run(backend, tmp_path / "model.keras") == ["1"]
 
 
 @functools.cache
@@ -305,11 +242,9 @@ def test_a_saved_model_returns_the_same_texts(served):
     serve = served(model, None, beam_width=3, n_best=2)
     found = serve(np.array(sources, object))  # other arrays drop a NUL at the end
     assert [[x.decode() for x in row] for row in found["texts"]] == expected.texts
-    ids = served(model, 11, text=False)(model.tokenize(sources[:3])[0])
-    assert "texts" not in ids
 
 
-@pytest.mark.parametrize("search", fast(["beam", "greedy", "sample"], ["beam"]))
+@pytest.mark.parametrize("search", fast(["beam", "greedy", "sample"], [], slow=2))
 def test_a_closed_set_of_texts(search, served):
     model, sources = date_model()
     allowed = [f"19{n:02}-0{n % 9}" for n in range(100)]
@@ -321,19 +256,11 @@ def test_a_closed_set_of_texts(search, served):
     # Another list is another program.
     options["logits_processors"] = [AllowedSequences([model.target_text.encode("2")], 3)]
     assert {*model.generate(sources[:5], **options).texts} == {"2"}
+    if search == "greedy" and BACKEND == "tensorflow":
+        assert "texts" not in served(model, 11, text=False)(model.tokenize(sources[:3])[0])
     if search == "beam" and BACKEND == "tensorflow":
         again = served(model, None, logits_processors=[names])(np.array(sources[:50], object))
         assert [x.decode() for x in again["texts"]] == found.texts
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", ["jax", "torch", "tensorflow"])
-def test_every_backend_returns_the_same_texts(backend, tmp_path):
-    pytest.importorskip(backend, reason="the backend is not installed")
-    model, sources = date_model()
-    model.save(tmp_path / "dates.keras")
-    found = run(backend, tmp_path / "dates.keras", json.dumps(sources))
-    assert json.loads(found[-1]) == model.generate(sources).texts
 
 
 def test_a_pointer_of_texts_exports_ids_alone(tmp_path):
