@@ -22,7 +22,7 @@ from keras_attention import AttentionPooling
 
 SEEDS = 3
 BAGS, FEATURES, LONGEST = 600, 16, 64
-UNITS, CONCEPTS = 64, 16
+UNITS, CONCEPTS = 64, 64
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 40, 50, 0.003
 
 # `--help` explains this script, and trains nothing.
@@ -101,7 +101,7 @@ def build(pool):
     hidden = layers.Dense(UNITS, "relu")(layers.Dense(UNITS, "relu")(bag))
     options = {}
     if pool is largest_of_concepts:
-        bias = keras.initializers.Constant(-CONCEPTS / 2)
+        bias = keras.initializers.Constant(-CONCEPTS / 4)
         options = {"kernel_constraint": "non_neg", "kernel_initializer": "ones"}
         options["bias_initializer"] = bias
     logit = layers.Dense(1, **options)(pool(hidden, mask))

@@ -209,7 +209,7 @@ MODELS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", fast(MODELS, ["a functional encoder", "ensembles"]))
+@pytest.mark.parametrize("name", fast(MODELS, ["a functional encoder"], slow=len(MODELS)))
 def test_a_model_shares_its_parts_after_loading(name, tmp_path):
     make, pairs = MODELS[name]
     model, pair = make(), (SOURCES, TARGETS)

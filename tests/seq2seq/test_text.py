@@ -244,7 +244,7 @@ def test_a_saved_model_returns_the_same_texts(served):
     assert [[x.decode() for x in row] for row in found["texts"]] == expected.texts
 
 
-@pytest.mark.parametrize("search", fast(["beam", "greedy", "sample"], [], slow=2))
+@pytest.mark.parametrize("search", fast(["beam", "greedy", "sample"], []))
 def test_a_closed_set_of_texts(search, served):
     model, sources = date_model()
     allowed = [f"19{n:02}-0{n % 9}" for n in range(100)]
