@@ -83,7 +83,7 @@ def test_help_explains_a_script_and_trains_nothing(name, monkeypatch, capsys):
     assert title in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_a_search_compares_the_best_with_the_default(tmp_path, monkeypatch, capsys):
     pytest.importorskip("keras_tuner", reason="keras-tuner is not installed")
     script = importlib.import_module("examples.tune_attention")
