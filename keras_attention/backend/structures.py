@@ -97,12 +97,14 @@ def scan_packed(scan: Function, body: Body, carry: Nested, inputs: Nested) -> tu
     carry, results = scan(packed, carry, inputs)
     unpacked = {}
     for x, group in zip(results, _groups(structure[0]), strict=True):
+        if len(group) == 1:
+            unpacked[id(group[0])] = x
+            continue
         ends = [*itertools.accumulate(map(_size, group))]
-        parts: Nested = [x] if len(group) == 1 else keras.ops.split(x, ends[:-1], axis=2)
+        parts: Nested = keras.ops.split(x, ends[:-1], axis=2)
         steps, batch = list(keras.ops.shape(x) or ())[:2]
         for one, part in zip(group, parts, strict=True):
-            shape = (steps, batch, *one.shape[1:])
-            unpacked[id(one)] = part if len(group) == 1 else keras.ops.reshape(part, shape)
+            unpacked[id(one)] = keras.ops.reshape(part, (steps, batch, *one.shape[1:]))
     return carry, unflatten_as(structure[0], [unpacked[id(x)] for x in leaves(structure[0])])
 
 
