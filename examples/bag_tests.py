@@ -111,7 +111,7 @@ def build(pool):
 # %%
 # Result
 # ------
-# The area under the curve on bags like those of the training, and on the bags of the test.
+# The area under the ROC curve, on bags distributed as in training and on the test bags.
 def auc(model, inputs, labels):
     return roc_auc_score(labels, model.predict(inputs, verbose=0)[:, 0])
 

@@ -102,7 +102,7 @@ def make_model():
 
 
 def looks_inside(weights, box):
-    """Whether the middle of the cell with the largest weight lies in a box."""
+    """Whether the center of the cell with the largest weight lies in a box."""
     middle = CELL * (np.array(divmod(int(weights.argmax()), SIZE // CELL)) + 0.5)
     return bool((middle >= box[:2]).all() and (middle <= box[2:]).all())
 

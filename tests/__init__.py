@@ -20,7 +20,7 @@ def fast(values, only, slow=1):
 
 
 def python(*arguments, folder=ROOT, **environment):
-    """What another process of Python prints."""
+    """Run Python in another process, and return what it prints."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)} | environment
     options = {"env": environment, "cwd": folder, "capture_output": True, "text": True}
     done = subprocess.run([sys.executable, *map(str, arguments)], check=False, **options)

@@ -115,7 +115,7 @@ SHE = ['She [ so ( he said " no ! " ) ] : left']
 ])  # fmt: skip
 def test_sentences(text, expected):
     assert sentences_of(text) == expected
-    # A long sentence goes on as the next.
+    # The rest of a long sentence becomes the next sentence.
     assert sentences_of("a b c d e. f g", 2) == ["a b", "c d", "e .", "f g"]
 
 
